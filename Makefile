@@ -14,10 +14,10 @@ WORKERS ?= 3
 MEMORY := $(shell test -w /dev/shm && df -Pk /dev/shm | awk 'NR == 2 && $$4 > 4000000 { print "/dev/shm" }')
 test test-full soak: export TMPDIR := $(or $(TMPDIR),$(MEMORY),/tmp)
 
-.PHONY: run test test-full test-all check bench soak fix clean
+.PHONY: run test test-full test-all check bench soak fix dist clean
 
 run: $(VENV)/.run
-	@if [ -t 0 ] && [ -t 1 ]; then $(BIN)/clew chat; else $(BIN)/clew tour; fi
+	@if [ -t 0 ] && [ -t 1 ]; then $(BIN)/clew; else $(BIN)/clew tour; fi
 
 test: $(VENV)/.dev
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=20 -m "not soak and not full"
@@ -45,6 +45,10 @@ fix: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/python tools/docs.py
+
+dist: $(VENV)/.made
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	@ls dist/*.whl
 
 clean:
 	rm -rf $(VENV) .venv-bench dist

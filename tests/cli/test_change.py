@@ -33,7 +33,20 @@ def test_a_fork_needs_what_it_names(clew_cli, talk):
     assert clew_cli("fork", "zzzzzz").code == 3
     assert clew_cli("fork", session, "--at", "zzzzzz").code == 3
     assert clew_cli("fork", session, "--at", elsewhere).code == 3
-    assert clew_cli("fork").code == 2
+    assert clew_cli("fork").code == 0  # the latest of this directory
+
+
+def test_a_fork_without_a_name_is_of_the_latest_conversation_here(clew_cli, talk, tmp_path, monkeypatch):
+    """fork and show without an ID mean the latest of the current directory, and say so if it has none."""
+    talk("older")
+    latest = talk("latest")
+    assert clew_cli("fork", "--json").json["forked_from"] == latest
+    assert "latest" in clew_cli("show").out
+    monkeypatch.chdir(tmp_path)
+    for command in ("fork", "show"):
+        done = clew_cli(command)
+        assert (done.code, done.out) == (3, "")
+        assert done.err.startswith("clew: conversation of this directory not found\n")
 
 
 def test_a_session_gets_another_title_and_labels(clew_cli, talk):

@@ -34,7 +34,7 @@ def test_a_tools_result_has_the_documents_name(clew_cli, talk):
         {"role": "tool", "blocks": [{"type": "tool_result", "call_id": "1", "content": [text]}]},
     )  # fmt: skip
     ends = [line.split("[", 1)[1] for line in clew_cli("conversation", "list").out.splitlines()[:-1]]
-    assert ends == ["USER] Image", "ASSISTANT] look(at)", "TOOL_RESULT] y"]
+    assert ends == ["USER] Image", "ASSISTANT] look: x", "TOOL_RESULT] y"]
 
 
 @pytest.mark.parametrize("name", ["print", "show", "view"])
@@ -136,10 +136,9 @@ def test_subagents_stand_under_their_parent(clew_cli, db, tmp_path, monkeypatch)
         lines = clew_cli("tree", *args).out.splitlines()
         return [line[: len(line) - len(line.lstrip())] + line.partition("] ")[2] for line in lines if "[" in line]
 
-    talk = ["Review", "    I ask.", "        ↳ review: Look", "            Good.", "        Thanks"]
+    talk = ["Review", "I ask.", "    ↳ review: Look", "    Good.", "    Thanks"]
     assert shape(handle) == talk
     assert shape("--here") == talk
-    assert shape(handle, "--compact") == ["Review", "I ask.", "    ↳ review: Look", "    Good.", "    Thanks"]
     assert shape() == [*talk, "Elsewhere"]
     shown = clew_cli("tree", handle, "--json").json
     assert [(one["agent"], one["parent_id"], one["under"]) for one in shown if one["agent"]] == [

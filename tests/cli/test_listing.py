@@ -125,6 +125,6 @@ def test_many_are_listed_as_one_is(clew_cli, db):
             if cursor is None:
                 break
     lines = clew_cli("ls", "--all").out.splitlines()
-    shown = {words[3]: (words[0], words[2]) for words in (re.split(r"  +", line) for line in lines)}
+    shown = {words[3].removeprefix("⑂ "): (words[0], words[2]) for words in (re.split(r"  +", line) for line in lines)}
     assert len(lines) == 1204
     assert shown == wanted

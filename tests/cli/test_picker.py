@@ -8,13 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual import events
 from textual.pilot import Pilot
 from textual.widgets import Input, OptionList, Static
 
 import clew
-from clew.cli.picker.app import Picker, PickerResult, preview
+from clew.cli.output.origin import own_command
+from clew.cli.picker.app import Picker, PickerResult
 from clew.cli.picker.catalog import SHOWN, Catalog, repository
 from clew.cli.picker.command import resume_command
+from clew.cli.picker.preview import preview
+from clew.store.origin import Origin
+from tests.cli.tmux import Terminal
 
 Act = Callable[[Picker, Pilot[PickerResult]], Awaitable[Any]]
 
@@ -199,7 +204,7 @@ def test_what_cannot_be_done_is_told(store, tmp_path):
 
 def test_the_preview(store, tmp_path):
     """It shows what was said last, as it is: neither controls nor markup are obeyed."""
-    shown = preview(store, next(row for row in loaded(store, tmp_path).find("lint", "everything").rows)).plain
+    shown = preview(store, next(row for row in loaded(store, tmp_path).find("lint", "everything").rows)).messages.plain
     assert "About Lint step?" in shown
     assert "A zebra, \\x1b[31m[b]not[/b] Lint step" in shown
 
@@ -284,3 +289,138 @@ def test_the_command_that_resumes_on_a_server(clew_cli, db, monkeypatch):
         monkeypatch.setenv("CLEW_DB", url)
         with cli.make_context("clew", []):
             assert resume_command(session) == f"clew chat -c {session.handle}"
+
+
+async def burst(app: Picker, pilot: Pilot[PickerResult], *keys: str) -> None:
+    """Sends all keys before the screen has handled the first, as a paste or a fast typist does."""
+    for key in keys:
+        app.post_message(events.Key(key, key if len(key) == 1 else None))
+    await settled(app, pilot)
+
+
+@pytest.mark.parametrize("scope", ["directory", "everything"])
+def test_keys_in_one_burst_are_handled_in_order(store, tmp_path, scope):
+    """Text and Enter together resume what the text finds, in a title or in a message; never what was on top before."""
+    rome = store.sessions.list(title="Rome").items[0]
+    rome.append(clew.user("The colosseum"))
+    for text in ("rome", "colos"):
+
+        async def act(app, pilot, text=text):
+            await burst(app, pilot, *(["tab", "tab"] if scope == "directory" else []), *text, "enter")
+
+        where = tmp_path / ("app" if scope == "directory" else "")
+        assert at_the_screen(store, where, act) == PickerResult("resume", rome.id)
+
+
+def test_a_burst_that_finds_nothing_resumes_nothing(store, tmp_path):
+    """Enter without a result is no choice; and the line above says how to find more."""
+
+    async def act(app, pilot):
+        await burst(app, pilot, *"xyzzy", "enter")
+        assert "tab widens the search" in str(app.query_one("#about", Static).render())
+        await burst(app, pilot, "tab", "tab")
+        assert "esc clears the search" in str(app.query_one("#about", Static).render())
+
+    assert at_the_screen(store, tmp_path / "app", act) is None
+
+
+def test_a_rename_in_one_burst(store, tmp_path):
+    """Ctrl+R, Ctrl+U, a title and Enter together give the session that title."""
+
+    async def act(app, pilot):
+        await burst(app, pilot, *"lint", "ctrl+r", "ctrl+u", *"Fixed", "enter", "escape")
+        assert sorted(titles(app)) == ["Build fails", "Fixed"]
+
+    at_the_screen(store, tmp_path / "app", act)
+    assert [one.title for one in store.sessions.list(title="Fixed").items] == ["Fixed"]
+
+
+def test_the_preview_jumps_to_the_match(store, tmp_path):
+    """The head stays, the first match is in sight and highlighted, also far above the end."""
+    session = store.sessions.list(title="Lint").items[0]
+    session.append([clew.user("The quokka " + "is small. " * 30)])
+    session.append([clew.assistant(f"Line {n}\n" * 5) for n in range(40)])
+
+    async def act(app, pilot):
+        await burst(app, pilot, *"quokka")
+        assert titles(app) == ["Lint step"]
+        assert str(app.query_one("#head", Static).render()).startswith("Lint step")
+        scroll, text = app.query_one("#messages"), app.query_one("#preview", Static)
+        assert 0 <= text.region.y + str(text.render()).split("quokka")[0].count("\n") - scroll.region.y < 20
+
+    at_the_screen(store, tmp_path / "app", act)
+    row = loaded(store, tmp_path / "app").row(session.id)
+    assert row is not None
+    shown = preview(store, row, "quokka")
+    assert shown.match is not None
+    assert shown.messages.plain[shown.match :].startswith("quokka")
+    assert [span.style for span in shown.messages.spans if span.start == shown.match] == ["reverse"]
+
+
+def test_tool_branch_and_fork_are_shown(store, tmp_path):
+    """In the head of the preview and in the list; and they can be searched for."""
+    origin = {"tool": "claude-code", "id": "5f2c", "branch": "main"}
+    made = store.sessions.create(title="Imported", cwd=tmp_path / "app", extra={"source": origin})
+    made.append(clew.user("x"))
+    fork = made.fork(title="Other way")
+
+    async def act(app, pilot):
+        await burst(app, pilot, *"imported claude-code main")
+        assert titles(app) == ["Imported"]
+        assert "claude-code" in app.query_one(OptionList).render_line(0).text
+        await burst(app, pilot, "escape", *"other")
+        assert "⑂ Other way" in app.query_one(OptionList).render_line(0).text
+
+    at_the_screen(store, tmp_path / "app", act)
+    catalog = loaded(store, tmp_path)
+    own, other = catalog.row(made.id), catalog.row(fork.id)
+    assert own is not None
+    assert other is not None
+    assert "Claude Code · branch main" in preview(store, own).head.plain
+    assert f"fork of {made.handle} Imported" in preview(store, other).head.plain
+
+
+def test_the_own_command_of_a_tool(store):
+    """It names the id there; an id that could be an option is not run."""
+    assert own_command(Origin("claude-code", "5f2c")) == "claude --resume 5f2c"
+    for id in ("", "--dangerous", "a b", "a;b"):
+        assert own_command(Origin("claude-code", id)) is None
+    assert own_command(Origin()) is None
+
+
+def test_enter_on_another_tools_conversation_asks(db, tmp_path):
+    """On a terminal: clew's command and the tool's own, and the tool is run in its directory if it is chosen."""
+    (tmp_path / "project").mkdir()
+    tool = tmp_path / "bin2" / "claude"
+    tool.parent.mkdir()
+    tool.write_text('#!/bin/sh\necho "claude runs: $* in $(pwd)"\n')
+    tool.chmod(0o755)
+    there = tmp_path / "there"
+    there.mkdir()
+    with clew.open(db) as store:
+        origin = {"tool": "claude-code", "id": "5f2c-77"}
+        store.sessions.create(title="Imported", cwd=there, extra={"source": origin}).append(clew.user("x"))
+    path = f"{tmp_path}/bin:{tool.parent}:/usr/bin:/bin"
+    with Terminal(200, tmp_path, {"CLEW_DB": db, "PATH": path}) as terminal:
+        terminal.run("clew", "1 conversation$(.|\n)*Imported")
+        terminal.type("Enter")
+        shown = terminal.shown(r"Which \[1\]")
+        assert "imported from Claude Code" in shown
+        assert "&& claude --resume 5f2c-77" in shown
+        terminal.type("2", "Enter")
+        assert f"claude runs: --resume 5f2c-77 in {there}" in terminal.shown("claude runs")
+
+
+def test_a_burst_at_a_real_terminal(db, tmp_path):
+    """Text and Enter in one write resume what the text finds, and its last exchange is shown."""
+    (tmp_path / "project").mkdir()
+    with clew.open(db) as store:
+        for title in ("Older one", "Newer one"):
+            session = store.sessions.create(title=title, cwd=tmp_path / "project")
+            session.append([clew.user(f"Question of {title}"), clew.assistant(f"Answer of {title}")])
+    with Terminal(100, tmp_path, {"CLEW_DB": db, "CLEW_MODEL": "offline"}) as terminal:
+        terminal.run("clew", "2 conversations(.|\n)*Newer")
+        terminal.type("older", "Enter")
+        shown = terminal.shown("›$")
+        assert "Question of Older one" in shown
+        assert "Answer of Older one" in shown

@@ -231,3 +231,13 @@ def test_what_a_server_may_keep() -> None:
     assert "all traces in the files are cleared" in "".join(purge._ending(receipt))
     told = " ".join(purge._ending(receipt._replace(beyond=("pages", "wal", "replicas"))))
     assert ("replicas and backups" in told, "all traces" in told) == (True, False)
+
+
+def test_a_purge_names_what_goes(clew_cli, talk):
+    """Handle and title, in the question and in the receipt."""
+    session = talk("a", title="Build fails")
+    handle = clew_cli("show", session, "--json").json["session"]["handle"]
+    asked = at_a_terminal("purge", session, answers=[("Purge?", "n")])
+    assert asked.code == 1
+    assert f"{handle} (Build fails)" in asked.screen
+    assert f"  {handle} (Build fails)\n" in clew_cli("purge", session, "--yes").out

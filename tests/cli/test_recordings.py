@@ -94,7 +94,7 @@ def test_what_people_see(width: int, tmp_path: Path) -> None:
 
             terminal.run("clew", "conversations(.|\n)*You said")
             terminal.type("build")
-            check("picker", width, terminal.shown(r"2 conversations\n +Why does(.|\n)*five\W*enter"), store)
+            check("picker", width, terminal.shown(r"2 conversations\n +\W*Why does(.|\n)*build(.|\n)*enter"), store)
             terminal.type("C-o")
             check("command", width, terminal.shown(r"chat -c \w+\n\$$"), store)
 

@@ -97,9 +97,8 @@ def test_what_cannot_be_read_is_told(clew_cli, talk, db):
 
 
 def test_how_it_is_asked(clew_cli, db):
-    """Without --scan it is a usage error; a store that is not there is not made."""
-    assert clew_cli("redact").code == 2
-    assert clew_cli("redact", "--scan").code == 3
+    """It scans unless told otherwise; a store that is not there is not made."""
+    assert clew_cli("redact").code == clew_cli("redact", "--scan").code == 3
     assert not os.path.exists(db)
 
 
@@ -150,3 +149,36 @@ def test_the_settings_redact_whatever_is_stored(clew_cli, talk, db, tmp_path, mo
     assert clew_cli("append", input="", env={"CLEW_REDACT": "most"}).code == 2
     monkeypatch.setattr("clew.cli.setup.redaction_rules.rules", None)
     assert [clew_cli(*args).code for args in (["ls"], ["show", session], ["verify"], ["doctor"])] == [0, 0, 0, 0]
+
+
+def test_a_secret_is_removed_from_one_message(clew_cli, talk, db, tmp_path):
+    """A new version takes its place, later messages follow it, the old bytes are gone from every file."""
+    session = talk("hello", f"it is {CANARY}", "and then", title="Keys")
+    handle = clew_cli("show", session, "--jsonl").lines[1]["handle"]
+    would = clew_cli("redact", "--apply", handle, "--dry-run")
+    assert (would.code, "would remove github-token 1" in would.out) == (0, True)
+    assert clew_cli("redact").code == 1
+    done = clew_cli("redact", "--apply", handle, "--json").json
+    assert (done["counts"], done["sessions"], done["copied"]) == ({"github-token": 1}, [session], 1)
+    assert done["receipt"] in clew_cli("receipts", "--json").out
+    texts = [line["text"] for line in clew_cli("show", session, "--jsonl").lines]
+    assert [texts[0], texts[2]] == ["hello", "and then"]
+    assert CANARY not in texts[1]
+    assert clew_cli("redact").code == clew_cli("verify").code == 0
+    assert not [file for file in tmp_path.glob("chats.db*") if CANARY.encode() in file.read_bytes()]
+    assert "Nothing found" in clew_cli("redact", "--apply", done["new"]).err
+
+
+def test_a_shared_message_is_not_redacted_in_one_place_only(clew_cli, talk):
+    """With forks or branches after it nothing is changed, and they are named."""
+    session = talk(f"it is {CANARY}", "and then", title="Keys")
+    first = clew_cli("show", session, "--jsonl").lines[0]["id"]
+    fork = clew_cli("fork", session, "--title", "Other", "--json").json["handle"]
+    done = clew_cli("redact", "--apply", first)
+    assert done.code == 1
+    assert f"{fork} (Other)" in done.err
+    clew_cli("purge", fork, "--yes")
+    clew_cli("rewind", session, first)
+    clew_cli("append", session, input='{"text": "otherwise"}')
+    assert "on a branch" in clew_cli("redact", "--apply", first).err
+    assert len(clew_cli("tree", "--json").json) == 3

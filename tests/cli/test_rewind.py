@@ -224,3 +224,17 @@ def test_undo_goes_back_several_steps(clew_cli, told, work):
         assert texts(clew_cli, told.session) == ["change it", "done"]
     assert "no rewind to undo" in clew_cli("undo").err
     assert clew_cli("undo", "--steps", "0").code == 2
+
+
+def test_an_undo_of_a_conversation_says_where_it_is(clew_cli, tmp_path, db):
+    """It asks about no files, and names the conversation and its last message."""
+    with clew.open(db) as store:
+        session = store.sessions.create(title="Build fails", cwd=tmp_path)
+        first, last = session.append([clew.user("Why?"), clew.assistant("The lint step.")])
+        names = session.handle, first.handle, last.handle
+    assert clew_cli("rewind", names[0], names[1]).code == 0
+    asked = at_a_terminal("undo", names[0])
+    assert asked.code == 0
+    assert "Change these files" not in asked.screen
+    where = f"conversation {names[0]} (Build fails) is back at {names[2]}, assistant: The lint step."
+    assert where in " ".join(asked.screen.split())

@@ -43,7 +43,7 @@ def test_filters(clew_cli, session):
     assert found(clew_cli("search", "lint", "--json", "--until", "2020-04-30")) == []
 
 
-@pytest.mark.parametrize("when", ["yesterday", "2x", "", "2020-13-01", "99999999999d", "-1d"])
+@pytest.mark.parametrize("when", ["tomorrow", "2x", "2 moons", "", "2020-13-01", "99999999999d", "-1d"])
 def test_a_time_that_is_none_is_bad_usage(clew_cli, session, when):
     """It is told before the store is opened."""
     assert clew_cli("search", "lint", f"--since={when}").code == 2

@@ -20,8 +20,8 @@ from tests.cli.test_program import COMMANDING, HOSTILE, on_a_terminal
 from tests.cli.test_wrong_key import arguments, stdin
 
 LEAVES = leaves()
-OWN = {"tour", "mcp"}
-"""`tour` shows a store of its own; `mcp` speaks to programs."""
+OWN = {"tour", "mcp", "export"}
+"""`tour` shows a store of its own; `mcp` speaks to programs; `export` writes files, which must be exact."""
 READS = ("ls", "tree", "show", "search", "receipts", "audit", "verify", "quarantine ls", "config show", "help")
 """Commands that only look, and have something to say about what is stored."""
 _SGR = re.compile("\x1b\\[[0-9;]*m")
@@ -107,6 +107,15 @@ def test_no_command_lets_stored_text_reach_the_terminal(name: str, clew_cli: Run
         assert not COMMANDING.search(shown), (form, env, shown)
         said += shown
     assert "\\x1b" in said or "\\u001b" in said or name not in (*READS[:4], "fork", "rm", "restore", "hold")
+
+
+@pytest.mark.parametrize("form", ["jsonl", "markdown", "html"])
+def test_an_export_on_a_terminal_is_escaped(form: str, hostile: Hostile) -> None:
+    """What goes to a file is exact; what goes to a screen does not command it."""
+    env = {"TERM": "dumb", "CLEW_DB": str(hostile.path)}
+    _, screen = on_a_terminal("export", hostile.session, "--as", form, env=env)
+    assert "lint" in screen
+    assert not COMMANDING.search(screen.replace("\r\n", "\n"))
 
 
 @pytest.mark.parametrize("name", READS)

@@ -83,7 +83,7 @@ def test_each_is_told_by_itself(clew_cli, talk):
     assert done.json[0]["session"]["id"] == one
     assert done.json[0]["session"]["trashed_at"]
     assert (done.json[1]["code"], done.json[2]["code"], done.json[2]["hint"]) == (3, 1, "Release it first.")
-    assert "session 'zzzzzz' not found" in done.err
+    assert "conversation 'zzzzzz' not found" in done.err
     assert [item["ok"] for item in clew_cli("restore", one, held, "--jsonl").lines] == [True, False]
     for command in ("rm", "restore", "hold", "release"):
         assert clew_cli(command, "zzzzzz").code == 3

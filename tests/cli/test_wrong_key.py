@@ -82,7 +82,8 @@ def arguments(name: str, command: click.Command, crashed: Crashed, work: Path) -
     given = [
         words.get(param.name or "", other.get(name, crashed.session))
         for param in command.params
-        if isinstance(param, click.Argument) and (param.required or param.name in ("session", "sessions"))
+        if isinstance(param, click.Argument)
+        and (param.required or param.name in ("session", "sessions") or name in NAMED)
     ]
     root = ["--root", str(crashed.path.parent)]
     flags = {
@@ -164,6 +165,8 @@ KEYS: dict[str, Callable[[Path], dict[str, str]]] = {
     "none": lambda work: {},
 }
 LEAVES = leaves()
+NAMED = ("fork", "show", "export", "conversation print")
+"""Commands that find a conversation themselves if none is named; here one is."""
 STORELESS = {
     "tour", "key generate", "key from-recovery", "config show", "config set", "config unset", "completion", "help",
     "hook install", "hook uninstall", "hook status", "copy",  # a copy needs no key: it stays sealed

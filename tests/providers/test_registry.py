@@ -32,6 +32,8 @@ ALLOWED = {
     "chat/claude_program.py": "the program is called claude",
     "chat/factory.py": "the program is called claude",
     "sources/claude_code.py": "Claude Code stores messages of Anthropic",
+    "sources/gemini_cli.py": "Gemini CLI stores messages of Gemini",
+    "sources/qwen_code.py": "Qwen Code stores messages of Gemini",
     "testing/backend/reading.py": "a message to store",
     "testing/providers/server.py": "the scripted server speaks their protocols",
     "testing/snapshots.py": "snapshots to store",

@@ -57,7 +57,7 @@ def code_of(error: errors.ClewError) -> int:
     return next((code for kind, code in _CODES if isinstance(error, kind)), FAILED)
 
 
-def report(error: BaseException) -> int:
+def report(error: BaseException, *, as_json: bool | None = None) -> int:
     """Prints an error to stderr and returns the exit code; prints a traceback only if CLEW_DEBUG is set."""
     if isinstance(error, click.Abort | KeyboardInterrupt | EOFError):
         return INTERRUPTED
@@ -67,26 +67,47 @@ def report(error: BaseException) -> int:
         import traceback
 
         traceback.print_exception(error)
+    return say(*_describe(error), kind=type(error).__name__, as_json=as_json)
+
+
+def _describe(error: BaseException) -> tuple[str, str, int]:
+    """The message, the hint and the exit code for an error."""
     if isinstance(error, errors.ClewError):
-        return say(error.message, error.hint, code_of(error))
+        return error.message, error.hint, code_of(error)
     if isinstance(error, click.UsageError):
         where = "clew" if error.ctx is None else error.ctx.command_path
-        return say(error.format_message().rstrip("."), f"Try '{where} --help'.", USAGE)
+        return error.format_message().rstrip("."), f"Try '{where} --help'.", USAGE
     if isinstance(error, click.ClickException):
-        return say(error.format_message(), "", FAILED)
+        return error.format_message(), "", FAILED
     if isinstance(error, FileNotFoundError) and error.filename is None:  # from os.getcwd()
-        return say("the working directory no longer exists", "Change to another directory.", FAILED)
+        return "the working directory no longer exists", "Change to another directory.", FAILED
     if isinstance(error, OSError):
         about = f": {os.fsdecode(error.filename)}" if isinstance(error.filename, str | bytes) else ""
-        return say(f"{error.strerror or error}{about}", "", FAILED)
+        return f"{error.strerror or error}{about}", "", FAILED
     hint = "This is a bug in clew. Set CLEW_DEBUG=1 to see the traceback."
-    return say(f"internal error: {type(error).__name__}", hint, FAILED)
+    return f"internal error: {type(error).__name__}", hint, FAILED
 
 
-def say(message: str, hint: str, code: int) -> int:
-    """Prints an error and its hint to stderr; returns `code`."""
+def say(message: str, hint: str, code: int, *, kind: str = "Failed", as_json: bool | None = None) -> int:
+    """Prints an error and its hint to stderr; returns `code`. As JSON if the command was asked for JSON.
+
+    The JSON is one line: ``{"error": {"type", "message", "hint", "exit_code"}}``.
+    """
+    if _wants_json() if as_json is None else as_json:
+        import json
+
+        fields = {"type": kind, "message": message, "hint": hint, "exit_code": code}
+        sys.stderr.write(json.dumps({"error": fields}) + "\n")  # ASCII: a terminal obeys nothing in it
+        sys.stderr.flush()
+        return code
     paint = sys.stderr
     warn(f"{bold('clew:', paint)} {plain(message)}")
     if hint:
         warn(dim(f"  hint: {plain(hint)}", paint))
     return code
+
+
+def _wants_json() -> bool:
+    """True if the command that runs was asked for JSON."""
+    ctx = click.get_current_context(silent=True)
+    return ctx is not None and bool(ctx.params.get("as_json") or ctx.params.get("as_jsonl"))

@@ -17,12 +17,18 @@ yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmati
 class Group(click.Group):
     """A group that lists its commands in order, and prints its help if none is named.
 
-    `aliases` maps further names to commands; help does not list them.
+    `aliases` maps further names to commands; help does not list them. `default` is the command to run if none is named.
     """
 
-    def __init__(self, *args: Any, aliases: dict[str, str] | None = None, **attrs: Any) -> None:
+    def __init__(
+        self, *args: Any, aliases: dict[str, str] | None = None, default: str | None = None, **attrs: Any
+    ) -> None:
         super().__init__(*args, **attrs | {"invoke_without_command": True, "callback": _show_help_alone})
         self.aliases = aliases or {}
+        self.default = default
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, args or ([] if self.default is None else [self.default]))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)

@@ -64,12 +64,34 @@ COMMANDS = {
     "tour": ("tour", "See the main features at work in a temporary store."),
 }
 """Each command: its module, and its line in the list of commands, which is printed without loading the module."""
-ALIASES = {"convo": "conversation", "conv": "conversation", "tag": "label"}
+ALIASES = {
+    "convo": "conversation",
+    "conv": "conversation",
+    "tag": "label",
+    "list": "ls",
+    "trash": "rm",
+    "resume": "chat",
+}
 """Other names of commands; help does not list them."""
 
 
 class Root(click.Group):
     """The group of all commands; turns errors into exit codes."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, _with_command(args))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is meant. UsageError with similar names: an unknown word never goes to a model."""
+        if not ctx.resilient_parsing and args and self.get_command(ctx, args[0]) is None:
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], [*COMMANDS, *ALIASES], n=3, cutoff=0.6)
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            raise click.UsageError(f"unknown command {args[0]!r}{hint}", ctx)
+        return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -111,13 +133,38 @@ class Root(click.Group):
         except SystemExit as done:
             return done.code if isinstance(done.code, int) else 1
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - users see no traceback
-            code = report(error)
+            code = report(error, as_json=_asks_for_json(sys.argv[1:] if args is None else args))
             _flush_or_discard()
         return code
 
     def main(self, args: Sequence[str] | None = None, **_: Any) -> Any:  # type: ignore[override]
         """`run`, then exit. Click's test runner calls this."""
         sys.exit(self.run(args))
+
+
+def _with_command(args: Sequence[str]) -> list[str]:
+    """The arguments, with the command that other words for it mean.
+
+    `resume ID` is `chat -c ID`, `trash` alone is `ls --trash`. -c, -n and -G without a command are those of `chat`:
+    `clew -n "Hello"`.
+    """
+    first = args[0] if args else ""
+    if first == "resume" and len(args) > 1 and not args[1].startswith("-"):
+        return ["chat", "-c", *args[1:]]
+    if list(args) == ["trash"]:
+        return ["ls", "--trash"]
+    if first.partition("=")[0] in _CHAT or (first[:2] in _CHAT and not first.startswith("--")):
+        return ["chat", *args]
+    return list(args)
+
+
+_CHAT = {"-c", "--continue", "-n", "--new", "-G", "--incognito"}
+
+
+def _asks_for_json(args: Sequence[str]) -> bool:
+    """True if errors are to be JSON, whether or not the arguments can be understood."""
+    options = args[: args.index("--")] if "--" in args else args
+    return "--json" in options or "--jsonl" in options
 
 
 @contextmanager
@@ -179,7 +226,8 @@ def _flush_or_discard() -> None:
 def cli(ctx: click.Context) -> None:
     """Store conversations with language models durably; search, resume, fork and rewind them.
 
-    Without a command, on a terminal: choose a conversation from a list and resume it.
+    Without a command, on a terminal: choose a conversation from a list and resume it. While there is none, clew lists
+    the histories of other tools on this machine and asks which to import.
     """
     if ctx.invoked_subcommand is None:
         if not (is_terminal(sys.stdin) and is_terminal(sys.stdout)) or os.environ.get("TERM") == "dumb":

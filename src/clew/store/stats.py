@@ -1,4 +1,4 @@
-"""Statistics of a store: messages, tokens and cost by model, by day, by project."""
+"""What is in a store, counted: by model, day, project, tool and git branch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from clew.engine.node import Node, run_info
 from clew.errors import Corrupted
-from clew.store.session import row_of
+from clew.store.origin import origin_of
+from clew.store.session import Session, row_of
 from clew.store.store import Store
 
 Progress = Callable[[int, int], None]
@@ -46,6 +47,10 @@ class Stats(NamedTuple):
     """Messages by their date, oldest first."""
     by_project: dict[str, Tally]
     """Messages by the directory of the first session of their tree."""
+    by_tool: dict[str, Tally]
+    """Messages by the tool that their conversation was imported from; "" for those of clew itself."""
+    by_branch: dict[str, Tally]
+    """Messages by the git branch of their conversation, if it has one."""
     unknown: int
     """Answers whose tokens are unknown. If there are any, the sums are lower bounds."""
     damaged: int
@@ -58,20 +63,25 @@ def stats(
     since: datetime | None = None,
     until: datetime | None = None,
     zone: tzinfo | None = None,
+    keep: Callable[[Session], bool] | None = None,
     progress: Progress | None = None,
 ) -> Stats:
     """Counts the messages from `since` up to `until`, and the sessions active in that time.
 
-    Sessions in the trash are not counted. Days are those of `zone`, or UTC. Reads every message once.
+    What is in the trash is not counted. Days are those of `zone`, or UTC. With `keep`, only sessions for which it is
+    true, and the messages of trees that began with one of them. Reads every message once.
     """
-    homes, sessions = _projects(store, since, until)
+    homes, sessions = _homes(store, since, until, keep)
     total, unknown, damaged, seen = Tally(), 0, 0, 0
     models: dict[str, Tally] = {}
     days: dict[str, Tally] = {}
-    projects = {name: Tally(sessions=count) for name, count in sessions.items()}
+    projects, tools, branches = ({name: Tally(sessions=n) for name, n in one.items()} for one in sessions)
     for page in store.nodes.list(limit=PAGE, ascending=True, trashed=False).pages():
         for node in page.items:
             if (since is not None and node.created_at < since) or (until is not None and node.created_at >= until):
+                continue
+            home = homes.get(run_info(node).tree)
+            if home is None and keep is not None:
                 continue
             try:
                 one, model, known = _read(node)
@@ -84,13 +94,16 @@ def stats(
                 models[model] = models.get(model, Tally()).plus(one)
             day = (node.created_at.astimezone(zone) if zone is not None else node.created_at).date().isoformat()
             days[day] = days.get(day, Tally()).plus(one)
-            home = homes.get(run_info(node).tree, UNKNOWN)
-            projects[home] = projects.get(home, Tally()).plus(one)
+            project, tool, branch = (UNKNOWN, UNKNOWN, UNKNOWN) if home is None else home
+            projects[project] = projects.get(project, Tally()).plus(one)
+            tools[tool] = tools.get(tool, Tally()).plus(one)
+            branches[branch] = branches.get(branch, Tally()).plus(one)
         seen += len(page.items)
         if progress is not None:
             progress(seen, 0)
-    everything = total.plus(Tally(sessions=sum(sessions.values())))
-    return Stats(everything, models, dict(sorted(days.items())), projects, unknown, damaged)
+    everything = total.plus(Tally(sessions=sum(sessions[0].values())))
+    branches.pop(UNKNOWN, None)
+    return Stats(everything, models, dict(sorted(days.items())), projects, tools, branches, unknown, damaged)
 
 
 def _read(node: Node) -> tuple[Tally, str | None, bool]:
@@ -106,17 +119,32 @@ def _read(node: Node) -> tuple[Tally, str | None, bool]:
     return spent, message.model or UNKNOWN, known
 
 
-def _projects(store: Store, since: datetime | None, until: datetime | None) -> tuple[dict[int, str], dict[str, int]]:
-    """The directory of each tree, taken from its first session, and the number of active sessions per directory."""
-    homes: dict[int, tuple[datetime, str]] = {}
-    counts: dict[str, int] = {}
+class _Home(NamedTuple):
+    project: str
+    tool: str
+    branch: str
+
+
+def _homes(
+    store: Store, since: datetime | None, until: datetime | None, keep: Callable[[Session], bool] | None
+) -> tuple[dict[int, _Home], tuple[dict[str, int], ...]]:
+    """Where each tree belongs, by its first session; and how many sessions of each directory, tool and branch."""
+    homes: dict[int, tuple[datetime, _Home | None]] = {}
+    counts: tuple[dict[str, int], ...] = ({}, {}, {})
     for session in store.sessions.list(limit=PAGE, include_expired=True).all():
         try:
-            home, at, tree = session.cwd or UNKNOWN, session.created_at, row_of(session).tree
+            home, at, tree = _home(session), session.created_at, row_of(session).tree
+            kept = keep is None or keep(session)
         except Corrupted:
             continue
-        if (since is None or session.updated_at >= since) and (until is None or at < until):
-            counts[home] = counts.get(home, 0) + 1
+        if kept and (since is None or session.updated_at >= since) and (until is None or at < until):
+            for table, name in zip(counts, home, strict=True):
+                table[name] = table.get(name, 0) + 1
         if tree is not None and (tree not in homes or at < homes[tree][0]):
-            homes[tree] = at, home
-    return {tree: home for tree, (_, home) in homes.items()}, counts
+            homes[tree] = at, home if kept else None
+    return {tree: home for tree, (_, home) in homes.items() if home is not None}, counts
+
+
+def _home(session: Session) -> _Home:
+    origin = origin_of(session)
+    return _Home(session.cwd or UNKNOWN, origin.tool, origin.branch)

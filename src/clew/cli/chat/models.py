@@ -10,10 +10,11 @@ from urllib.parse import urlsplit
 
 from clew.base.visible import plain
 from clew.cli.setup import settings
+from clew.cli.setup.installation import has_sdk, install_command
 from clew.cli.setup.settings import SettingValue
 from clew.errors import Invalid, clip
 from clew.providers.errors import InvalidBaseURL
-from clew.providers.registry import COMPATIBLE, OFFLINE, PROVIDERS, canonical, key_variables
+from clew.providers.registry import COMPATIBLE, OFFLINE, PROVIDERS, Provider, canonical, key_variables
 
 if TYPE_CHECKING:
     import clew
@@ -47,7 +48,12 @@ def choose(typed: str | None = None, session: clew.Session | None = None) -> Mod
         found = settings.current().find(name)
         if found.value:
             return parse(found.value, (name, found))
-    return parse(next((row.name for row in PROVIDERS.values() if row.default_model and api_key(row.name)), OFFLINE))
+    return parse(next((row.name for row in PROVIDERS.values() if _usable(row)), OFFLINE))
+
+
+def _usable(row: Provider) -> bool:
+    """True if a provider can be used without a choice: it has a model, an API key, and its package."""
+    return bool(row.default_model and api_key(row.name) and has_sdk(row))
 
 
 def parse(typed: str, origin: tuple[str, SettingValue] | None = None) -> ModelChoice:
@@ -136,7 +142,9 @@ def connect(choice: ModelChoice, *, system: str = "", allow_insecure: bool = Fal
         raise
     except ImportError as error:
         why, _, what = str(error).partition(": ")
-        raise Invalid(f"{provider}: {why}", hint=what) from error
+        row = PROVIDERS[provider]
+        hint = what if has_sdk(row) else f"Install it: {install_command(row.extra)}"
+        raise Invalid(f"{provider}: {why}", hint=hint) from error
 
 
 def _address(choice: ModelChoice) -> str:

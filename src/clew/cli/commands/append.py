@@ -16,6 +16,7 @@ import clew
 from clew.base.messages import ROLES, AnyMessage, Block, Message, Role
 from clew.cli.options import examples
 from clew.cli.output.text import warn
+from clew.cli.setup.find import find_session
 from clew.cli.setup.open_store import open_or_create, store_option
 from clew.cli.setup.redaction_rules import also_option, in_settings, rules
 
@@ -28,6 +29,8 @@ class InputLine(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     role: Role | None = None
     text: str | None = None
+    content: str | tuple[Block, ...] | None = None
+    """Another name for text, or for blocks, which most providers use."""
     blocks: tuple[Block, ...] | None = None
     model: str | None = None
     usage: clew.Usage | None = None
@@ -60,6 +63,7 @@ _decode = msgspec.json.Decoder(InputLine).decode
         "clew show k3m9qa --jsonl | jq -c 'del(.id)' | clew append",
         more="Each line is one of:\n"
         '  {"role": "user", "text": "…"}              the role is optional\n'
+        '  {"role": "user", "content": "…"}           the same\n'
         '  {"role": "assistant", "blocks": [{"type": "text", "text": "…"}, …]}\n'
         '  {"provider": "anthropic", "raw": "{…}"}    the provider\'s JSON as a string, stored unchanged\n'
         'Optional fields: "id" (a UUID; a line sent twice is stored once), "created_at" (ISO 8601 with\n'
@@ -97,7 +101,7 @@ def append(
         warn("Type one JSON object per line. Press Ctrl+D to finish.")
     by = rules(also) if redact else in_settings()
     with open_or_create(redact=by) as store:
-        into = None if session is None else store.sessions.get(session)
+        into = None if session is None else find_session(store, session)
         for given in read_messages(sys.stdin.buffer, role):
             try:
                 if into is None:
@@ -134,7 +138,7 @@ def read_messages(source: IO[bytes], role: Role) -> Iterator[InputMessage]:
 
 def _read(line: bytes, number: int, role: Role) -> InputMessage:
     try:
-        given = _decode(line)
+        given = _with_content(_decode(line))
         return InputMessage(number, _message(given, role), given.id, given.created_at)
     except RecursionError:
         raise clew.Invalid(f"line {number}: nested too deeply") from None
@@ -149,6 +153,17 @@ def _read(line: bytes, number: int, role: Role) -> InputMessage:
     except clew.Invalid as error:
         error.message = f"line {number}: {error.message}"
         raise
+
+
+def _with_content(line: InputLine) -> InputLine:
+    """A line whose `content` is its text or its blocks. Invalid if it has them too."""
+    if line.content is None:
+        return line
+    if line.text is not None or line.blocks is not None or line.raw is not None:
+        raise clew.Invalid("a message has content, text, blocks or raw", hint="Use only one of them.")
+    if isinstance(line.content, str):
+        return msgspec.structs.replace(line, text=line.content, content=None)
+    return msgspec.structs.replace(line, blocks=line.content, content=None)
 
 
 def _message(line: InputLine, role: Role) -> AnyMessage:

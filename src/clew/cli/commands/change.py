@@ -9,6 +9,7 @@ from clew.base.visible import plain
 from clew.cli.options import examples
 from clew.cli.output.json import Form, json_options, out_value, session_json
 from clew.cli.output.text import many, out, warn
+from clew.cli.setup.find import find_session
 from clew.cli.setup.open_store import open_existing, store_option
 
 
@@ -22,20 +23,22 @@ def _print_result(session: clew.Session, sentence: str, form: Form) -> None:
 
 
 @click.command(epilog=examples("clew fork k3m9qa", 'clew fork k3m9qa --at 7dq2xe --title "Other idea"'))
-@click.argument("id", metavar="CONVERSATION")
+@click.argument("id", required=False, metavar="[CONVERSATION]")
 @click.option("--at", metavar="MESSAGE", help="Fork after this message.  [default: the last one]")
 @click.option("--title", help="Title of the new conversation.  [default: the same]")
 @json_options
 @store_option
-def fork(id: str, at: str | None, title: str | None, form: Form) -> None:
+def fork(id: str | None, at: str | None, title: str | None, form: Form) -> None:
     """Start a new conversation with the messages of CONVERSATION, and print its ID.
 
-    Both share the messages up to the fork; nothing is copied.
+    Without CONVERSATION, forks the latest one of the current directory. Both share the messages up to the fork; nothing
+    is copied.
     """
     with open_existing() as store:
-        made = store.sessions.fork(id, at=at, title=title)
+        source = find_session(store, id)
+        made = source.fork(at=at, title=title)
         shared = many(made.counters.messages, "message")
-        _print_result(made, f"conversation {made.handle} shares {shared} with {plain(id)}", form)
+        _print_result(made, f"conversation {made.handle} shares {shared} with {source.handle}", form)
 
 
 @click.command(epilog=examples('clew rename k3m9qa "Lint step fixed"'))
@@ -46,7 +49,7 @@ def fork(id: str, at: str | None, title: str | None, form: Form) -> None:
 def rename(id: str, title: str, form: Form) -> None:
     """Change the title of CONVERSATION to TITLE."""
     with open_existing() as store:
-        session = store.sessions.get(id).rename(title)
+        session = find_session(store, id).rename(title)
         _print_result(session, f"conversation {session.handle} renamed to: {plain(title)}", form)
 
 
@@ -63,6 +66,6 @@ def label(id: str, labels: tuple[str, ...], remove: tuple[str, ...], form: Form)
     if not labels and not remove:
         raise click.UsageError("no label given; name one to add, or use --remove")
     with open_existing() as store:
-        session = store.sessions.get(id).label(*labels, remove=remove)
+        session = find_session(store, id).label(*labels, remove=remove)
         labels_now = plain(", ".join(session.labels)) or "none"
         _print_result(session, f"labels of conversation {session.handle}: {labels_now}", form)

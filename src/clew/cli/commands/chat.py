@@ -15,8 +15,22 @@ from clew.base.visible import plain
 from clew.cli.exits import INTERRUPTED, report
 from clew.cli.options import examples
 from clew.cli.output.json import Form, json_options
-from clew.cli.output.text import bold, clip, columns, dim, is_terminal, many, note, readable, style, warn, width
-from clew.cli.setup.open_store import find, open_or_create, store_option
+from clew.cli.output.text import (
+    bold,
+    clip,
+    columns,
+    dim,
+    is_terminal,
+    many,
+    note,
+    readable,
+    role_style,
+    style,
+    warn,
+    width,
+)
+from clew.cli.setup.find import find
+from clew.cli.setup.open_store import open_or_create, store_option
 from clew.providers.errors import ProviderError
 from clew.providers.registry import OFFLINE
 from clew.store.parts import Parts
@@ -27,6 +41,11 @@ if TYPE_CHECKING:
     from clew.cli.chat.interrupts import Interrupts
     from clew.cli.chat.slash_commands import ChatState
 
+
+EXCHANGE = 100
+"""Messages at the end of a conversation among which the last question is looked for."""
+LINES = 12
+"""Lines shown of each message of the last exchange."""
 
 insecure_option = click.option(
     "--allow-insecure", is_flag=True, help="Allow plain http for CLEW_BASE_URL; only for trusted networks."
@@ -148,11 +167,16 @@ def _start_chat(
 ) -> ChatSession:
     from clew.cli.chat import models
     from clew.cli.chat.conversation import ChatSession
+    from clew.cli.setup.installation import local_model, missing_sdks
 
     choice = models.choose(start.model, session)
     models.refuse_offline(choice, session)
     if choice.provider == OFFLINE and start.model is None and not models.is_configured():
         note(f"Using `offline`, which echoes your input. {models.HOW}")
+        for line in missing_sdks():
+            note(line)
+        if (local := local_model()) is not None:
+            note(f"The program claude is installed and needs no API key: {local}")
     system = start.system if start.system is not None else models.setting("system") if session is None else None
     return ChatSession(
         store, choice, interrupts, session=session, at=at, system=system, cwd=os.getcwd(), title=start.title,
@@ -300,6 +324,26 @@ def _greet(chat_session: ChatSession, incognito: bool, lost: str) -> None:
         warn(f"{style(session.handle, '33')} {bold(title)} {dim(about + (more if fits else ''))}")
         if lost:
             note(lost.removeprefix("; "))
+        _show_last_exchange(session)
+
+
+def _show_last_exchange(session: clew.Session) -> None:
+    """Prints the last question and what was answered, so that it is clear where the conversation is."""
+    from clew.cli.commands.show import message_lines
+    from clew.exports.to_markdown import read
+
+    nodes = session.path(last=EXCHANGE)
+    at = next((at for at in reversed(range(len(nodes))) if nodes[at].role == "user"), 0)
+    for node in dict.fromkeys((nodes[at], nodes[-1])) if nodes else ():
+        message, _ = read(node)
+        lines = [] if message is None else list(message_lines(message, fold=True))
+        warn("")
+        warn(role_style(node.role, node.role))
+        for line in lines[:LINES]:
+            warn(line)
+        if len(lines) > LINES:
+            note(f"… {many(len(lines) - LINES, 'more line')}; 'clew show {session.handle}' shows everything")
+    warn("")
 
 
 def _store_chat(chat_session: ChatSession) -> str:

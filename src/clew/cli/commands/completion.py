@@ -19,7 +19,8 @@ from clew.base.visible import plain
 from clew.cli.options import examples
 from clew.cli.output.text import clip, out
 from clew.cli.setup import settings
-from clew.cli.setup.open_store import find, open_for_completion
+from clew.cli.setup.find import find
+from clew.cli.setup.open_store import open_for_completion
 
 PATIENCE = 3.0
 """Longest wait after Tab in seconds."""

@@ -26,6 +26,7 @@ _SECRETS = tuple(name for name in VARIABLES if name in ("CLEW_KEY", "CLEW_PASSPH
 
 @click.group(
     cls=Group,
+    default="show",
     epilog=examples(
         "clew config show --origin",
         "clew config set model sonnet",
@@ -38,7 +39,10 @@ _SECRETS = tuple(name for name in VARIABLES if name in ("CLEW_KEY", "CLEW_PASSPH
     ),
 )
 def config() -> None:
-    """Show and change settings. A setting comes from a flag, a variable, the project file or your own file."""
+    """Show and change settings. A setting comes from a flag, a variable, the project file or your own file.
+
+    Without a command, shows the settings.
+    """
 
 
 @config.command(epilog=examples("clew config show", "clew config show --origin", "clew config show --json | jq .model"))

@@ -8,7 +8,7 @@ import clew
 from clew.base.visible import plain
 from clew.cli.commands.purge import remaining_lines
 from clew.cli.commands.show import show
-from clew.cli.commands.tree import compact_option, draw, everything, here_option, limit_option, of_here
+from clew.cli.commands.tree import draw, everything, here_option, limit_option, of_here
 from clew.cli.options import Group, dry_run_option, examples
 from clew.cli.output.json import Form, json_options
 from clew.cli.output.outcomes import Success, for_each, report_outcomes, roll_back
@@ -34,7 +34,7 @@ def conversation() -> None:
 
 
 @conversation.command("list", epilog=examples("clew conversation list", "clew conversation list --here --compact"))
-@compact_option
+@click.option("--compact", is_flag=True, help="Indent only at forks.")
 @limit_option
 @here_option
 @json_options

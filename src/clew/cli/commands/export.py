@@ -19,7 +19,8 @@ from clew.cli.output.json import json_options, out_value
 from clew.cli.output.progress import ProgressLine
 from clew.cli.output.text import is_terminal, many, out, warn
 from clew.cli.output.times import since_option
-from clew.cli.setup.open_store import find, open_for_reading, store_option
+from clew.cli.setup.find import find_session
+from clew.cli.setup.open_store import open_for_reading, store_option
 from clew.exports.to_files import FORMS, Exported, Form, exportable, parts, write
 from clew.exports.to_jsonl import jsonl
 
@@ -92,10 +93,7 @@ def _choose(
 
 
 def _session(store: clew.Store, typed: str) -> clew.Session:
-    found = find(store, typed)
-    if not isinstance(found, clew.Session):
-        raise click.UsageError(f"{typed} is a message; name a conversation")
-    return found
+    return find_session(store, typed)
 
 
 def _print(store: clew.Store, chosen: list[clew.Session] | None, kind: Form, detail: Detail) -> int:

@@ -45,9 +45,9 @@ class _Asked(NamedTuple):
         "clew import --watch",
         "clew import --undo k3m9qa",
         "clew import .cpeconvo",
-        more="A folder of an agent runtime contains {project}/sessions/{id}/ with metadata.json, messages.jsonl and\n"
-        "transcript.jsonl, and {project}/memory/summary.md; it can be any level of this structure. To read a\n"
-        ".cpeconvo file of CPE without importing it, use 'clew --db .cpeconvo ls'.",
+        more="A folder of an agent runtime contains {project}/sessions/{id}/ with metadata.json, messages.jsonl\n"
+        "and transcript.jsonl, and {project}/memory/summary.md; it can be any level of this structure.\n"
+        "To read a .cpeconvo file of CPE without importing it, use 'clew --db .cpeconvo ls'.",
     ),
 )
 @click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path())

@@ -19,7 +19,12 @@ from clew.cli.output.json import Form, home_short, json_options, out_lines, sess
 from clew.cli.output.text import clip, colourful, columns, note, out_json, out_jsonl, pad, style, warn, width
 from clew.cli.output.times import ago
 from clew.cli.setup.open_store import open_for_reading, store_option
+from clew.cli.setup.scope import Scope, scope_options
+from clew.store.origin import origin_of
 from clew.store.summaries import Brief, briefs
+
+SCAN = 200
+"""Sessions read at once if some of them are left out."""
 
 
 class Filter(NamedTuple):
@@ -27,23 +32,29 @@ class Filter(NamedTuple):
 
     limit: int
     cursor: str | None
-    cwd: str | None
-    label: str | None
+    scope: Scope
     title: str | None
     trash: bool
+    subagents: bool
 
 
 @click.command(
     epilog=examples(
-        "clew ls --here", "clew ls --label work --limit 5", "clew ls --all --jsonl | jq -r .id", "clew ls --trash"
+        "clew ls --here",
+        "clew ls --tool claude-code --project ~/src/app",
+        "clew ls --label work --limit 5",
+        "clew ls --all --jsonl | jq -r .id",
+        "clew ls --subagents",
+        "clew ls --trash",
     ),
 )
-@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Maximum number to list.")
+@click.option(
+    "-n", "--limit", type=click.IntRange(1, 10_000), default=20, help="List at most this many.  [default: 20]"
+)
 @click.option("--all", "everything", is_flag=True, help="List all, without a limit.")
-@click.option("--here", is_flag=True, help="Only those of the current directory.")
-@click.option("--cwd", metavar="DIR", help="Only those of exactly this directory.")
-@click.option("--label", metavar="LABEL", help="Only those with this label.")
+@scope_options
 @click.option("--title", metavar="TEXT", help="Only those with this text in the title.")
+@click.option("--subagents", is_flag=True, help="List the conversations of subagents: name, run, and who called them.")
 @click.option("--trash", is_flag=True, help="List the trash, most recently deleted first.")
 @click.option("--cursor", metavar="CURSOR", help="Continue after a page: its next_cursor.")
 @json_options
@@ -53,21 +64,20 @@ def ls(
     ctx: click.Context,
     limit: int,
     everything: bool,
-    here: bool,
-    cwd: str | None,
-    label: str | None,
+    scope: Scope,
     title: str | None,
+    subagents: bool,
     trash: bool,
     cursor: str | None,
     form: Form,
 ) -> None:
-    """List conversations, most recently active first: handle, time, number of messages, title, directory."""
-    if here and cwd is not None:
-        raise click.UsageError("--here and --cwd cannot be used together")
-    if trash and (here or (cwd, label, title) != (None, None, None)):
-        raise click.UsageError("--trash cannot be used with --here, --cwd, --label or --title")
-    place = os.path.abspath(cwd or ".") if here or cwd is not None else None
-    wanted = Filter(1000 if everything else limit, cursor, place, label, title, trash)
+    """List conversations, most recently active first: handle, time, number of messages, title, tool, directory.
+
+    The tool is the one a conversation was imported from; ⑂ marks forks.
+    """
+    if trash and (scope.flags or title is not None or subagents):
+        raise click.UsageError("--trash cannot be used with options that choose conversations")
+    wanted = Filter(1000 if everything else limit, cursor, scope, title, trash, subagents)
     damaged: list[str] = []
     with open_for_reading() as store:
         rest: list[str | None] = [None]
@@ -78,7 +88,7 @@ def ls(
         elif form == "jsonl":
             out_jsonl(_json(session, damaged) for session in found)
         else:
-            rows = list(_rows(found, damaged))
+            rows = list(_rows(store, found, damaged))
             out_lines(_table(rows))
             if not rows:
                 warn(_empty_notice(wanted))
@@ -95,29 +105,54 @@ def ls(
 def _empty_notice(wanted: Filter) -> str:
     if wanted.trash:
         return "The trash is empty."
-    return "No conversations found." if any(wanted[1:]) else "No conversations yet. Start one with: clew chat"
+    what = "conversations of subagents" if wanted.subagents else "conversations"
+    advice = wanted.scope.advice("--title" if wanted.title is not None else None)
+    if advice or wanted.cursor is not None:
+        return f"No {what} found.{advice}"
+    return f"No {what} yet." if wanted.subagents else "No conversations yet. Start one with: clew chat"
 
 
 def _pages(store: clew.Store, wanted: Filter, rest: list[str | None], *, everything: bool) -> Iterator[clew.Session]:
     """The sessions; sets `rest` to the cursor of the next page."""
-    cursor = wanted.cursor
+    cursor, left = wanted.cursor, wanted.limit
     while True:
         if wanted.trash:
             page = store.sessions.trashed(limit=wanted.limit, cursor=cursor)
+            yield from page.items
         else:
-            page = store.sessions.list(
-                limit=wanted.limit, cursor=cursor, cwd=wanted.cwd, label=wanted.label, title=wanted.title
-            )
-        yield from page.items
+            page = _page(store, wanted, cursor, wanted.limit if wanted.scope.indexed else SCAN)
+            for at, session in enumerate(page.items, 1):
+                if not _keep(wanted.scope, session):
+                    continue
+                yield session
+                left -= 1
+                if not left and not everything and at < len(page.items):
+                    page = _page(store, wanted, cursor, at)  # for the cursor after this session
+                    break
         cursor = page.next_cursor
-        if cursor is None or not everything:
+        if cursor is None or (not everything and (wanted.trash or left <= 0)):
             rest[0] = cursor
             return
 
 
+def _page(store: clew.Store, wanted: Filter, cursor: str | None, limit: int) -> clew.Page[clew.Session]:
+    scope = wanted.scope
+    return store.sessions.list(
+        limit=limit, cursor=cursor, cwd=scope.cwd, label=scope.label, title=wanted.title, subagents=wanted.subagents
+    )
+
+
+def _keep(scope: Scope, session: clew.Session) -> bool:
+    try:
+        return scope.indexed or scope.holds(session)
+    except clew.Corrupted:
+        return False
+
+
 def _json(session: clew.Session, damaged: list[str]) -> dict[str, Any]:
     try:
-        return session_json(session)
+        origin = origin_of(session)
+        return {**session_json(session), "tool": origin.tool or None, "branch": origin.branch or None}
     except clew.Corrupted as error:
         damaged.append(session.id)
         return {"id": session.id, "handle": session.handle, "damaged": error.why}
@@ -132,25 +167,47 @@ class Row(NamedTuple):
     title: str
     cwd: str
     titled: bool
+    tool: str = ""
 
 
-def _rows(sessions: Iterator[clew.Session], damaged: list[str]) -> Iterator[Row]:
+def _rows(store: clew.Store, sessions: Iterator[clew.Session], damaged: list[str]) -> Iterator[Row]:
     """The sessions as rows, read in batches."""
     now, home = datetime.now(UTC), os.path.expanduser("~")
     while some := list(islice(sessions, 500)):
         for session, brief in zip(some, briefs(some), strict=True):
-            yield _row(session, brief or session, damaged, now, home)
+            yield _row(store, session, brief or session, damaged, now, home)
 
 
-def _row(session: clew.Session, brief: clew.Session | Brief, damaged: list[str], now: datetime, home: str) -> Row:
+def _row(
+    store: clew.Store, session: clew.Session, brief: clew.Session | Brief, damaged: list[str], now: datetime, home: str
+) -> Row:
     try:
         when = ago(session.trashed_at or session.updated_at, now)
         first = session.title or next((node.text[:200] for node in session.iter()), "")
         messages, cwd = str(brief.counters.messages), home_short(session.cwd or "", home)
+        tool, fork = origin_of(session).tool, "⑂ " * (session.forked_from is not None)
+        if session.is_subagent:
+            first, cwd = _subagent(session), _owner(store, session)
     except clew.Corrupted:
         damaged.append(session.id)
         return Row(session.handle, "?", "?", "damaged", "", False)
-    return Row(brief.handle, when, messages, plain(first), plain(cwd), bool(session.title))
+    return Row(brief.handle, when, messages, fork + plain(first), plain(cwd), bool(session.title), plain(tool))
+
+
+def _subagent(session: clew.Session) -> str:
+    """The name of a subagent and its run, as `clew run` labels it."""
+    run = next((one.rpartition(":")[2] for one in session.labels if one.startswith(f"subagent:{session.agent}:")), "")
+    return " ".join(part for part in (session.agent, run, session.title) if part)
+
+
+def _owner(store: clew.Store, session: clew.Session) -> str:
+    if session.owner_id is None:
+        return ""
+    try:
+        owner = store.sessions.get(session.owner_id)
+    except clew.ClewError:  # it is in the trash, or damaged
+        return f"of {session.owner_id}"
+    return f"of {owner.handle} {owner.title or ''}".rstrip()
 
 
 def _table(rows: list[Row]) -> Iterator[str]:
@@ -159,9 +216,10 @@ def _table(rows: list[Row]) -> Iterator[str]:
         return
     handles, whens, counts = (max(map(len, column)) for column in zip(*(row[:3] for row in rows), strict=True))
     titles, room = max(width(row.title) for row in rows), columns()
+    tools = max(width(row.tool) for row in rows)
     cwds = max(width(row.cwd) for row in rows)
     if room is not None:
-        room = max(8, room - handles - whens - counts - 6)
+        room = max(8, room - handles - whens - counts - 6 - (tools + 2 if tools else 0))
         spare = room - 2 - min(cwds, max(room // 3, room - 2 - titles))
         titles = min(titles, spare) if cwds else min(titles, room)
         cwds = max(0, room - 2 - titles)
@@ -170,8 +228,10 @@ def _table(rows: list[Row]) -> Iterator[str]:
     for row in rows:
         title, cwd = pad(clip(row.title, titles), titles), _tail(row.cwd, cwds)
         parts = [row.handle.ljust(handles), row.when.rjust(whens), row.messages.rjust(counts), title, cwd]
+        if tools:
+            parts.insert(4, pad(row.tool, tools))
         if coloured:
-            looks = ("33", "2", "", "1" if row.titled else "2", "2")
+            looks = ["33", "2", "", "1" if row.titled else "2", *(["35"] if tools else []), "2"]
             parts = [style(part, look) if look else part for part, look in zip(parts, looks, strict=True)]
         yield "  ".join(parts).rstrip()
 

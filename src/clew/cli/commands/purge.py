@@ -16,13 +16,15 @@ from clew.base.visible import plain
 from clew.cli.exits import FAILED, PARTIAL, say
 from clew.cli.options import dry_run_option, examples, yes_option
 from clew.cli.output.json import Form, iso, json_options, out_lines, out_value, out_values
-from clew.cli.output.text import dim, many, style, warn, wrap
+from clew.cli.output.text import clip, dim, many, style, warn, wrap
 from clew.cli.output.times import local, parse_since
 from clew.cli.setup.ask import can_ask, confirm
+from clew.cli.setup.find import find_session
 from clew.cli.setup.open_store import open_existing, open_for_reading, store_option
 from clew.engine.mirrors import PENDING
 from clew.engine.receipts import Reason, Receipt
 from clew.store.parts import Parts
+from clew.store.session import Session
 
 _LEFT = {
     "wal": "traces in the write-ahead log, which another program has open",
@@ -33,6 +35,8 @@ _LEFT = {
     "mirrors": "files in mirrors, because the list of mirrors is damaged",
     "traces": "traces in the store's files until they are overwritten; any 'clew purge' clears them",
 }
+NAMED = 10
+"""Conversations that are named before and after a purge."""
 _SERVERS = "free pages, write-ahead log, replicas and backups of the server may still contain traces"
 _INTERRUPTED = "Interrupted. 'clew receipts' lists what was purged; everything else is unchanged."
 
@@ -105,12 +109,12 @@ def purge(
                 names, trashed=trash, everything=everything, before=before, reason=reason, dry_run=dry_run
             )
 
-        if not dry_run and not yes:
+        going: list[str] = []
+        if names is not None or not yes:
             would = run(dry_run=True)
-            if would.sessions:
-                warn(f"This deletes {_counts(would)}. It cannot be undone.")
-                if not confirm("Purge?"):
-                    ctx.exit(say("nothing was purged", "", FAILED))
+            going = [_describe(store, one) for one in would.sessions[:NAMED]]
+            if would.sessions and not dry_run and not yes and not _confirm(would, going):
+                ctx.exit(say("nothing was purged", "", FAILED))
         try:
             receipt = run(dry_run=dry_run)
         except KeyboardInterrupt:
@@ -119,12 +123,37 @@ def purge(
         if gone and not dry_run:
             receipt = _with_earlier(store, receipt, gone)
         if form == "text":
-            out_lines(_receipt_lines(receipt, dry_run))
+            out_lines(_receipt_lines(receipt, dry_run, going))
         else:
             out_value(_json(receipt), form)
         for failure in receipt.failures:
             say(failure.error, "", FAILED)
     ctx.exit(_code(receipt))
+
+
+def _describe(store: clew.Store, id: str) -> str:
+    """The handle and title of a conversation that is to be purged."""
+    table = Parts.of(store).table
+    try:
+        row = table.find_anywhere(id)
+        handle, title = Session(Parts.of(store), row).handle, table.data(row).title
+    except clew.ClewError:  # damaged: it can be purged all the same
+        return id
+    return f"{handle} ({plain(clip(title, 60))})" if title else f"{handle} (untitled)"
+
+
+def _confirm(would: Receipt, going: list[str]) -> bool:
+    """Names what would go, and asks."""
+    warn(f"This deletes {_counts(would)}. It cannot be undone.")
+    for one in _going_lines(going, len(would.sessions)):
+        warn(one)
+    return confirm("Purge?")
+
+
+def _going_lines(going: list[str], total: int) -> Iterator[str]:
+    yield from (f"  {one}" for one in going)
+    if going and total > len(going):
+        yield f"  … and {many(total - len(going), 'more conversation')}"
 
 
 def _forget(root: str, form: Form) -> None:
@@ -169,6 +198,8 @@ def _split_purged(store: clew.Store, names: tuple[str, ...]) -> tuple[list[str],
                 warn(f"{plain(name)} is already purged")
                 gone.update(map(ids.text, found))
                 continue
+            kept.append(find_session(store, name).id)
+            continue
         kept.append(name)
     return kept, gone
 
@@ -187,14 +218,15 @@ def _code(receipt: Receipt) -> int:
     return PARTIAL if receipt.failures or receipt.pending else 0
 
 
-def _receipt_lines(receipt: Receipt, dry_run: bool) -> Iterator[str]:
-    """The receipt as text."""
+def _receipt_lines(receipt: Receipt, dry_run: bool, going: list[str]) -> Iterator[str]:
+    """The receipt as text; `going` names the first conversations."""
     if not receipt.sessions:
         yield "nothing would be purged" if dry_run else "nothing was purged"
         if receipt.pending:
             yield from (f"  {line}" for line in _ending(receipt))
         return
     yield f"{'would purge' if dry_run else 'purged'} {_counts(receipt)}"
+    yield from _going_lines(going, len(receipt.sessions))
     for line in _kept_lines(receipt):
         yield from wrap(f"  {line}")
     if dry_run:

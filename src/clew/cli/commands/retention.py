@@ -16,6 +16,7 @@ from clew.cli.options import Group, dry_run_option, examples
 from clew.cli.output.json import Form, iso, json_options, out_lines, out_value, out_values, session_json
 from clew.cli.output.text import clip, dim, many, out, out_json, out_jsonl, style, warn
 from clew.cli.output.times import local, parse_until
+from clew.cli.setup.find import find_session
 from clew.cli.setup.open_store import open_existing, open_for_reading, store_option
 from clew.engine.session_data import LONGEST, MOST_DAYS, SHORTEST
 from clew.store.parts import Parts
@@ -135,7 +136,7 @@ def set_(
             raise click.BadParameter("the time must be in the future", param_hint="--until")
         with open_existing() as store:
             with store.transaction():
-                changed = [store.sessions.get(typed).retain(days=days, until=end) for typed in dict.fromkeys(sessions)]
+                changed = [find_session(store, typed).retain(days=days, until=end) for typed in dict.fromkeys(sessions)]
             _print_sessions(changed, days, form)
         return
     if end is not None or default or not (forever or days or trash_days or record_days):

@@ -16,7 +16,8 @@ from clew.checkpoints.serial import display_path
 from clew.cli.options import dry_run_option, examples, yes_option
 from clew.cli.output.json import Form, json_options, out_value, session_json
 from clew.cli.output.outcomes import roll_back
-from clew.cli.output.text import many, out, warn
+from clew.cli.output.text import clip, many, out, warn
+from clew.cli.output.tree_layout import snippet
 from clew.cli.output.working_files import (
     checkpoints_of,
     line_of,
@@ -24,13 +25,14 @@ from clew.cli.output.working_files import (
     planned_lines,
     report_rewind,
     root_option,
-    session_of,
     summary,
     untouched_lines,
 )
 from clew.cli.setup.ask import can_ask, confirm
+from clew.cli.setup.find import find_session
 from clew.cli.setup.open_store import open_existing, store_option
 from clew.errors import NotFound
+from clew.exports.to_markdown import read
 
 force_option = click.option("--force", is_flag=True, help="Overwrite files that were changed by others since.")
 
@@ -68,7 +70,7 @@ def rewind(
     """
     typed, message = pair(names)
     with open_existing() as store:
-        session = session_of(store, typed)
+        session = find_session(store, typed)
         if mode in (None, "conversation"):
             _conversation(store, session, message, dry_run, root, form)
             return
@@ -112,14 +114,14 @@ def undo(
     'clew checkpoint ls' lists for it. Without CONVERSATION, uses the latest conversation of this directory.
     """
     with open_existing() as store:
-        found = session_of(store, session)
+        found = find_session(store, session)
         checkpoints = checkpoints_of(found, root)
         if not dry_run and not yes and can_ask():
             planned = checkpoints.undo(steps=steps, dry_run=True, force=force)
-            if planned.can_rewind and not _confirm(planned, {}):
+            if planned.can_rewind and planned.files_changed and not _confirm(planned, {}):
                 ctx.exit(1)
         done = checkpoints.undo(steps=steps, dry_run=dry_run, force=force)
-        ctx.exit(report_rewind(done, form, lambda: _sentence(done, found)))
+        ctx.exit(report_rewind(done, form, lambda: _undone(done, found)))
 
 
 def _confirm(planned: Rewound, lines: Mapping[str, str]) -> bool:
@@ -138,6 +140,27 @@ def _sentence(done: Rewound, session: clew.Session) -> str:
     if done.undo is None:
         return f"conversation {session.handle}: nothing to change"
     return f"conversation {session.handle}: {counted}; undo with: clew undo"
+
+
+def _undone(done: Rewound, session: clew.Session) -> str:
+    """What an undo changed, and where the conversation is now."""
+    counted = summary(len(done.files_changed), LineCount(done.insertions, done.deletions))
+    if done.dry_run:
+        return f"would change {counted}" if done.files_changed else "would change no files, only the conversation"
+    now = session.refresh()
+    files = f"{counted}; " if done.files_changed else ""
+    title = f" ({plain(clip(now.title, 40))})" if now.title else ""
+    return f"{files}conversation {now.handle}{title} is back at {_where(now)}"
+
+
+def _where(session: clew.Session) -> str:
+    """The last message of a conversation: its handle, role and first words."""
+    last = next(iter(session.path(last=1)), None)
+    if last is None:
+        return "its beginning, before the first message"
+    message, _ = read(last)
+    words = "(damaged)" if message is None else plain(snippet(message))
+    return f"{last.handle}, {last.role}: {words}"
 
 
 def _conversation(

@@ -13,6 +13,7 @@ from clew.cli.commands.chat import answer_once, attach_option, insecure_option, 
 from clew.cli.options import examples
 from clew.cli.output.json import Form, json_options
 from clew.cli.output.text import note
+from clew.cli.setup.find import find_session
 from clew.cli.setup.open_store import open_or_create, store_option
 
 _NAME = re.compile(r"[\w.-]{1,64}")
@@ -67,7 +68,7 @@ def run(
     interrupts = Interrupts()
     with open_or_create() as store:
         above = parent or os.environ.get("CLEW_PARENT")
-        owner: clew.Session | None = store.sessions.get(above) if above else None
+        owner: clew.Session | None = find_session(store, above) if above else None
         label = f"subagent:{name}:{run_id}"
         chat = ChatSession(
             store, models.choose(model), interrupts, system=system, cwd=os.getcwd(), label=label, parent=owner,

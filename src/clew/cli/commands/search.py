@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -18,8 +17,11 @@ from clew.cli.output.progress import ProgressLine
 from clew.cli.output.text import bold, clip, columns, dim, role_style, style, warn, width
 from clew.cli.output.times import ago, since_option, until_option
 from clew.cli.setup.open_store import open_for_reading, store_option
+from clew.cli.setup.scope import Scope, scope_options
+from clew.store.origin import origin_of
 
 if TYPE_CHECKING:
+    from clew import Session
     from clew.store.search.query import Hit
 
 
@@ -27,29 +29,26 @@ if TYPE_CHECKING:
     epilog=examples(
         "clew search lint step",
         "clew search '\"lint step\"' --role assistant --since 2d",
+        "clew search flaky test --tool claude-code --project ~/src/app",
         "clew search --substring 設定",
     ),
 )
 @click.argument("words", nargs=-1, required=True)
 @click.option("--session", metavar="ID", help="Only in this conversation.")
-@click.option("--here", is_flag=True, help="Only in conversations of the current directory.")
-@click.option("--cwd", metavar="DIR", help="Only in conversations of exactly this directory.")
-@click.option("--label", metavar="LABEL", help="Only in conversations with this label.")
+@scope_options
 @click.option("--role", type=click.Choice(ROLES), help="Only messages with this role.")
 @since_option
 @until_option
 @click.option("--substring", is_flag=True, help="Match any part of a word; for code, and text without spaces.")
 @click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Maximum number of results."
+    "-n", "--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Maximum number of results."
 )
 @json_options
 @store_option
 def search(
     words: tuple[str, ...],
     session: str | None,
-    here: bool,
-    cwd: str | None,
-    label: str | None,
+    scope: Scope,
     role: Role | None,
     since: datetime | None,
     until: datetime | None,
@@ -61,52 +60,55 @@ def search(
 
     "Words in quotes" match a phrase; pre* matches words that start with pre.
     """
-    if here and cwd is not None:
-        raise click.UsageError("--here and --cwd cannot be used together")
-    place = os.path.abspath(cwd or ".") if here or cwd is not None else None
     with open_for_reading() as store:
         with ProgressLine("indexing") as progress:
             find = partial(
                 store.search, " ".join(words), session=session, role=role, since=since, until=until,
                 mode="substring" if substring else "words", progress=progress,
             )  # fmt: skip
-            hits = _within(find, limit, place, label)
+            hits = _within(find, limit, scope)
         if form != "text":
             out_values(map(_json, hits), form)
         elif hits:
             out_lines(_lines(hits))
         else:
-            warn("No messages found." if substring else "No messages found. Use --substring to match parts of words.")
+            used = {"--session": session, "--role": role, "--since": since, "--until": until}
+            advice = scope.advice(*(flag for flag, value in used.items() if value is not None))
+            warn(f"No messages found.{advice}{'' if substring else ' Use --substring to match parts of words.'}")
 
 
-def _within(find: Callable[..., list[Hit]], limit: int, cwd: str | None, label: str | None) -> list[Hit]:
-    """The hits in sessions of this directory and label, which the index does not contain."""
-    if cwd is None and label is None:
+def _within(find: Callable[..., list[Hit]], limit: int, scope: Scope) -> list[Hit]:
+    """The hits in sessions of the scope, which the index does not contain."""
+    if not scope.flags:
         return find(limit=limit)
     asked = 4 * limit
     while True:
         found = find(limit=asked)
-        kept = [hit for hit in found if _matches(hit, cwd, label)]
+        kept = [hit for hit in found if hit.session is not None and scope.holds(hit.session)]
         if len(kept) >= limit or len(found) < asked:
             return kept[:limit]
         asked *= 4
 
 
-def _matches(hit: Hit, cwd: str | None, label: str | None) -> bool:
-    session = hit.session
-    if session is None:
-        return False
-    return (cwd is None or session.cwd == cwd) and (label is None or label in session.labels)
-
-
 def _json(hit: Hit) -> dict[str, Any]:
-    session = hit.session
     return {
-        "session": None if session is None else {"id": session.id, "handle": session.handle, "title": session.title},
+        "session": None if hit.session is None else _session_json(hit.session),
         "node": node_json(hit.node),
         "snippet": hit.snippet,
         "marks": [list(mark) for mark in hit.marks],
         "score": hit.score,
+    }
+
+
+def _session_json(session: Session) -> dict[str, Any]:
+    origin = origin_of(session)
+    return {
+        "id": session.id,
+        "handle": session.handle,
+        "title": session.title,
+        "cwd": session.cwd,
+        "tool": origin.tool or None,
+        "branch": origin.branch or None,
     }
 
 
@@ -116,7 +118,8 @@ def _lines(hits: Iterable[Hit]) -> Iterator[str]:
         if number:
             yield ""
         session, node = hit.session, hit.node
-        when = ago(node.created_at, now)
+        tool = "" if session is None else plain(origin_of(session).tool)
+        when = f"{tool}  {ago(node.created_at, now)}".strip()
         start = style(node.handle, "33") + "  " + role_style(node.role, node.role.ljust(9))
         where = "no conversation" if session is None else f"{session.handle} {plain(session.title or 'untitled')}"
         room = columns()

@@ -18,7 +18,8 @@ from clew.cli.options import examples
 from clew.cli.output.json import Form, json_options, node_json, out_lines, session_json
 from clew.cli.output.text import bold, dim, is_terminal, many, out_json, out_jsonl, role_style, style, warn, wrap
 from clew.cli.output.times import ago, local
-from clew.cli.setup.open_store import find, open_for_reading, store_option
+from clew.cli.setup.find import find, find_session
+from clew.cli.setup.open_store import open_for_reading, store_option
 from clew.exports.to_html import html
 from clew.exports.to_markdown import HIDDEN, fold_block, is_interrupted, json_fence, markdown, placeholder, read
 
@@ -32,7 +33,7 @@ from clew.exports.to_markdown import HIDDEN, fold_block, is_interrupted, json_fe
         "clew show k3m9qa --last 10 --follow",
     ),
 )
-@click.argument("id")
+@click.argument("id", required=False, metavar="[ID]")
 @click.option("--last", type=click.IntRange(1), metavar="N", help="Show only the last N messages.")
 @click.option("--follow", "-f", is_flag=True, help="Keep printing new messages until Ctrl+C.")
 @click.option("--fold", is_flag=True, help="Show thinking and tool calls on one line each; in HTML, collapsed.")
@@ -43,10 +44,14 @@ from clew.exports.to_markdown import HIDDEN, fold_block, is_interrupted, json_fe
 @json_options
 @store_option
 @click.pass_context
-def show(ctx: click.Context, id: str, last: int | None, follow: bool, fold: bool, kind: Kind, form: Form) -> None:
+def show(
+    ctx: click.Context, id: str | None, last: int | None, follow: bool, fold: bool, kind: Kind, form: Form
+) -> None:
     """Show the conversation ID; or, if ID is a message, the messages up to it.
 
-    On a terminal, uses PAGER if it is set.
+    Without ID, shows the latest conversation of the current directory. ID can be an ID or a handle, the beginning of an
+    ID or of a title, or a position: @last is the conversation that was active last, @-2 the one before it. On a
+    terminal, uses PAGER if it is set.
     """
     if kind != "text" and form != "text":
         raise click.UsageError("--as cannot be used with --json or --jsonl")
@@ -55,7 +60,7 @@ def show(ctx: click.Context, id: str, last: int | None, follow: bool, fold: bool
         raise click.UsageError("--follow cannot be used with JSON or HTML output; use --jsonl or text")
     damaged: list[str] = []
     with open_for_reading() as store:
-        found = find(store, id)
+        found = find_session(store, None) if id is None else find(store, id)
         session = found if isinstance(found, clew.Session) else None
         nodes: Iterable[clew.Node]
         if session is None:

@@ -13,9 +13,10 @@ from clew.cli.exits import DAMAGED
 from clew.cli.options import examples
 from clew.cli.output.json import Form, home_short, json_options, out_lines, out_value
 from clew.cli.output.progress import ProgressLine
-from clew.cli.output.text import bold, clip, columns, dim, many, pad, style, width
+from clew.cli.output.text import bold, clip, columns, dim, many, pad, style, warn, width
 from clew.cli.output.times import since_option, until_option
 from clew.cli.setup.open_store import open_for_reading, store_option
+from clew.cli.setup.scope import Scope, scope_options
 from clew.store.stats import Stats, Tally
 from clew.store.stats import stats as count_all
 
@@ -25,28 +26,38 @@ DAYS = 14
 _WHOLE, _PARTS = "█", " ▏▎▍▌▋▊▉"
 
 
-@click.command(epilog=examples("clew stats", "clew stats --since 30d", "clew stats --json | jq .by_model"))
+@click.command(
+    epilog=examples("clew stats", "clew stats --since 30d --tool claude-code", "clew stats --json | jq .by_model")
+)
+@scope_options
 @since_option
 @until_option
 @json_options
 @store_option
 @click.pass_context
-def stats(ctx: click.Context, since: datetime | None, until: datetime | None, form: Form) -> None:
-    """Count conversations, messages, tokens and cost: in total, and by model, day and project.
+def stats(ctx: click.Context, scope: Scope, since: datetime | None, until: datetime | None, form: Form) -> None:
+    """Count conversations, messages, tokens and cost: in total, and by model, day, project, tool and git branch.
 
     Messages shared by forks are counted once. Exit code 7 if a message is damaged and cannot be counted.
     """
     with open_for_reading() as store, ProgressLine("counting") as progress:
-        found = count_all(store, since=since, until=until, zone=datetime.now().astimezone().tzinfo, progress=progress)
+        found = count_all(
+            store, since=since, until=until, zone=datetime.now().astimezone().tzinfo,
+            keep=scope.holds if scope.flags else None, progress=progress,
+        )  # fmt: skip
     if form == "text":
         out_lines(_lines(found))
+        if not found.total.messages:
+            used = {"--since": since, "--until": until}
+            warn(f"No messages.{scope.advice(*(flag for flag, value in used.items() if value is not None))}")
     else:
         out_value(_json(found), form)
     ctx.exit(DAMAGED if found.damaged else 0)
 
 
 def _json(found: Stats) -> dict[str, Any]:
-    tables = {"by_model": found.by_model, "by_day": found.by_day, "by_project": found.by_project}
+    names = ("by_model", "by_day", "by_project", "by_tool", "by_branch")
+    tables = {name: getattr(found, name) for name in names}
     shown = {name: {key: _tally(one) for key, one in table.items()} for name, table in tables.items()}
     return {"total": _tally(found.total), **shown, "unknown": found.unknown, "damaged": found.damaged}
 
@@ -74,6 +85,11 @@ def _lines(found: Stats) -> Iterator[str]:
     yield from _table("by day", days, "messages", most=DAYS)
     projects = sorted(found.by_project.items(), key=lambda item: -item[1].messages)
     yield from _table("by project", [(home_short(name) or "no directory", one) for name, one in projects], "messages")
+    if any(found.by_tool):
+        tools = sorted(found.by_tool.items(), key=lambda item: -item[1].messages)
+        yield from _table("by tool", [(name or "clew", one) for name, one in tools], "messages")
+    branches = sorted(found.by_branch.items(), key=lambda item: -item[1].messages)
+    yield from _table("by branch", branches, "messages")
 
 
 def _table(title: str, rows: list[tuple[str, Tally]], what: str, *, most: int = MOST) -> Iterator[str]:

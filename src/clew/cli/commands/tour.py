@@ -13,6 +13,7 @@ import click
 import clew
 from clew.cli.commands.crash_demo import NOTE, kill_a_writer
 from clew.cli.exits import FAILED, say
+from clew.cli.importing.listing import show_found
 from clew.cli.options import examples
 from clew.cli.output.text import bold, clip, dim, list_counts, many, out, role_style, style
 from clew.cli.output.tree_layout import END, INDENT, TreeItem, arrange, snippet
@@ -23,7 +24,7 @@ from clew.cli.output.tree_layout import END, INDENT, TreeItem, arrange, snippet
 def tour(ctx: click.Context) -> None:
     """Show the main features in a temporary store: save, crash, resume, fork, rewind, search, verify.
 
-    Takes a few seconds and leaves no files behind.
+    Takes a few seconds and leaves no files behind. At the end, lists the histories of other tools on this machine.
     """
     out(f"{bold('clew')} stores conversations with language models. This tour runs real commands")
     out("on a temporary store, which is deleted at the end.")
@@ -39,6 +40,7 @@ def tour(ctx: click.Context) -> None:
             if not _verify(store):
                 ctx.exit(say("the store is damaged", "This is a bug. Please report it.", FAILED))
     _farewell()
+    show_found()
 
 
 # -- the steps

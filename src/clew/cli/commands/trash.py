@@ -14,6 +14,7 @@ from clew.cli.options import dry_run_option, examples
 from clew.cli.output.json import Form, json_options, session_json
 from clew.cli.output.outcomes import Success, for_each, report_outcomes, roll_back
 from clew.cli.output.text import clip
+from clew.cli.setup.find import act_on
 from clew.cli.setup.open_store import open_existing, store_option
 
 _sessions = click.argument("sessions", nargs=-1, required=True, metavar="CONVERSATION...")
@@ -33,7 +34,7 @@ def rm(ctx: click.Context, sessions: tuple[str, ...], dry_run: bool, form: Form)
     """
     ending = "would be moved to the trash" if dry_run else "moved to the trash; restore with: clew restore {handle}"
     with open_existing() as store:
-        done = for_each(sessions, _action(store.sessions.trash, ending))
+        done = for_each(sessions, _action(act_on(store, store.sessions.trash), ending))
         ctx.exit(report_outcomes(roll_back(store, lambda: list(done)) if dry_run else done, form))
 
 
@@ -63,7 +64,7 @@ def hold(ctx: click.Context, sessions: tuple[str, ...], reason: str | None, form
     Remove the hold with 'clew release'. Exit code 8 if only some could be held.
     """
     with open_existing() as store:
-        hold = partial(store.sessions.hold, reason=reason)
+        hold = act_on(store, partial(store.sessions.hold, reason=reason))
         ending = "on hold; release with: clew release {handle}"
         ctx.exit(report_outcomes(for_each(sessions, _action(hold, ending)), form))
 
@@ -76,7 +77,8 @@ def hold(ctx: click.Context, sessions: tuple[str, ...], reason: str | None, form
 def release(ctx: click.Context, sessions: tuple[str, ...], form: Form) -> None:
     """Remove the hold from each CONVERSATION. Exit code 8 if only some could be released."""
     with open_existing() as store:
-        ctx.exit(report_outcomes(for_each(sessions, _action(store.sessions.release, "released")), form))
+        done = for_each(sessions, _action(act_on(store, store.sessions.release), "released"))
+        ctx.exit(report_outcomes(done, form))
 
 
 def _action(act: Callable[[str], clew.Session], ending: str) -> Callable[[str], Success]:

@@ -30,36 +30,35 @@ from clew.cli.output.text import (
 )
 from clew.cli.output.times import local
 from clew.cli.output.tree_layout import END, INDENT, TreeItem, TreeRow, arrange, snippet
-from clew.cli.setup.open_store import find, open_for_reading, store_option
+from clew.cli.setup.find import find
+from clew.cli.setup.open_store import open_for_reading, store_option
 
 PAGE = 500
 
 here_option = click.option("--here", is_flag=True, help="Only conversations of the current directory.")
-compact_option = click.option("--compact", is_flag=True, help="Indent only at forks.")
 limit_option = click.option(
-    "--limit", type=click.IntRange(1), metavar="N", help="Only the N most recently active trees."
+    "-n", "--limit", type=click.IntRange(1), metavar="N", help="Only the N most recently active trees."
 )
 
 
-@click.command(epilog=examples("clew tree", "clew tree k3m9qa", "clew tree --here --compact --limit 3"))
+@click.command(epilog=examples("clew tree", "clew tree k3m9qa", "clew tree --here --limit 3"))
 @click.argument("id", required=False)
-@compact_option
 @limit_option
 @here_option
 @json_options
 @store_option
 @click.pass_context
-def tree(ctx: click.Context, id: str | None, compact: bool, limit: int | None, here: bool, form: Form) -> None:
+def tree(ctx: click.Context, id: str | None, limit: int | None, here: bool, form: Form) -> None:
     """Show messages as a tree: all messages, those of a conversation, or a message and its descendants.
 
-    The most recently active come last. A branch ends with ------. The messages of a subagent are shown under the
-    message that called it.
+    The most recently active come last. Only forks are indented, and a branch ends with ------. The messages of a
+    subagent are shown under the message that called it.
     """
     if id is not None and here:
         raise click.UsageError("--here cannot be used with an ID")
     with open_for_reading() as store:
         nodes = of_here(store) if here else everything(store) if id is None else _below(store, find(store, id))
-        ctx.exit(draw(store, nodes, compact=compact, limit=limit, form=form))
+        ctx.exit(draw(store, nodes, compact=True, limit=limit, form=form))
 
 
 def draw(

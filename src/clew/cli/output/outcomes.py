@@ -72,7 +72,7 @@ def report_outcomes(outcomes: Iterable[Outcome], form: Form) -> int:
         if form == "jsonl":
             out_jsonl(documents[-1:])
         if isinstance(one.result, clew.ClewError):
-            say(one.result.message, one.result.hint, one.code)
+            say(one.result.message, one.result.hint, one.code, kind=type(one.result).__name__)
         elif form == "text":
             out(one.result.line)
             if one.result.sentence:

@@ -8,7 +8,12 @@ from datetime import UTC, date, datetime, time, timedelta
 import click
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-_RELATIVE = re.compile(r"(\d{1,6})\s*([smhdw])")
+_RELATIVE = re.compile(
+    r"(\d{1,6})\s*(s|m|h|d|w|sec(?:ond)?s?|min(?:ute)?s?|hours?|days?|weeks?|months?|years?)(?:\s+ago)?"
+)
+_LONGER = {"mo": 30 * 86400, "ye": 365 * 86400}
+"""Months and years, by their first letters."""
+_DAYS = {"today": 0, "yesterday": 1}
 _LAST = date(9999, 12, 30)
 """The last date whose end exists in every time zone."""
 
@@ -24,8 +29,9 @@ def parse_until(_: click.Context, __: click.Parameter, value: str | None) -> dat
 
 
 since_option = click.option(
-    "--since", callback=parse_since, metavar="TIME", help="Only from this time on: a date, or an age like 2d, 3h, 15m."
-)
+    "--since", callback=parse_since, metavar="TIME",
+    help="Only from this time on: a date, yesterday, or an age like 2d, 3h, 2 weeks.",
+)  # fmt: skip
 until_option = click.option("--until", callback=parse_until, metavar="TIME", help="Only up to this time.")
 
 
@@ -33,10 +39,13 @@ def _parse(text: str, *, end: bool = False) -> datetime:
     try:
         ago = _RELATIVE.fullmatch(text.lower())
         if ago:
-            return datetime.now(UTC) - timedelta(seconds=int(ago[1]) * _UNITS[ago[2]])
+            unit = _LONGER.get(ago[2][:2]) or _UNITS[ago[2][0]]
+            return datetime.now(UTC) - timedelta(seconds=int(ago[1]) * unit)
+        if text.lower() in _DAYS:
+            text = (date.today() - timedelta(days=_DAYS[text.lower()])).isoformat()  # noqa: DTZ011 - the user's day
         return (_end(text) if end else None) or datetime.fromisoformat(text).astimezone(UTC)
     except (ValueError, OverflowError, OSError):
-        forms = "2026-01-31, 2026-01-31T09:30, or an age like 2d, 3h, 15m"
+        forms = "2026-01-31, 2026-01-31T09:30, yesterday, or an age like 2d, 3h, 2 weeks"
         raise click.BadParameter(f"{text!r} is not a time; use {forms}") from None
 
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from clew.base.messages import Media, Message, Text, Thinking, ToolCall, ToolResult
+from clew.exports.tool_lines import tool_line
 
 SNIPPET = 50
 INDENT, END = "    ", "------"
@@ -89,7 +90,7 @@ def _describe(block: object) -> str:
     if isinstance(block, Media):
         return block.modality.capitalize()
     if isinstance(block, ToolCall):
-        return f"{block.name}({', '.join(block.arguments)})"
+        return tool_line(block)
     if isinstance(block, ToolResult):
         return next((_describe(inner) for inner in block.content), "")
     return block.text if isinstance(block, Text) else "Opaque"

@@ -23,11 +23,6 @@ root_option = click.option(
 )
 
 
-def session_of(store: clew.Store, typed: str | None) -> clew.Session:
-    """The given session, or the latest one of this directory. NotFound."""
-    return store.sessions.latest(os.getcwd()) if typed is None else store.sessions.get(typed)
-
-
 def pair(names: Sequence[str]) -> tuple[str | None, str]:
     """Splits the arguments into a session, or None, and a message."""
     if len(names) > 2:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from rich.text import Text
 from textual import events, work
 from textual.app import App, ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, VerticalScroll
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.message import Message
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
@@ -22,18 +21,15 @@ from clew.base.visible import plain
 from clew.cli.output.json import home_short
 from clew.cli.output.text import clip, many, pad, width
 from clew.cli.output.times import ago
-from clew.cli.output.tree_layout import snippet
 from clew.cli.picker.catalog import Catalog, CatalogRow, Scope
-from clew.exports.to_markdown import read
+from clew.cli.picker.preview import Preview, preview
+from clew.cli.picker.search_field import SearchField
 
 NARROW = 90
 """Below this width the preview is under the list."""
 LOW = 14
 """Below this height a narrow screen has no preview."""
-LAST = 12
-"""Number of messages in the preview."""
 SEARCH = "Type to search titles and messages"
-_COLOURS = {"user": "bold cyan", "assistant": "bold green", "tool": "bold yellow", "system": "bold magenta"}
 
 
 class PickerResult(NamedTuple):
@@ -55,45 +51,30 @@ class SessionList(OptionList):
 
 
 class Picker(App[PickerResult]):
-    """The picker. Letters search; actions need Ctrl, so that none happens by accident."""
+    """The picker. Letters search; `search_field.KEYS` has the keys of its actions."""
 
     ENABLE_COMMAND_PALETTE = False
     CSS = """
     Screen { layers: base; background: ansi_default; }
     #typed { border: none; height: 1; padding: 0 1; background: ansi_default; }
-    #about, #keys { height: 1; padding: 0 1; color: ansi_bright_black; background: ansi_default; }
+    #about, #keys, #hint { height: 1; padding: 0 1; color: ansi_bright_black; background: ansi_default; }
     #keys { dock: bottom; }
     OptionList { border: none; padding: 0 1; width: 1fr; height: 1fr; background: ansi_default; }
-    #side { width: 1fr; border-left: solid ansi_bright_black; padding: 0 1; scrollbar-size-vertical: 1; }
+    #side { width: 1fr; border-left: solid ansi_bright_black; padding: 0 1; }
+    #head { height: auto; margin-bottom: 1; }
+    #messages { scrollbar-size-vertical: 1; }
     .narrow Horizontal { layout: vertical; }
     .narrow #side { width: 100%; height: 1fr; border-left: none; border-top: solid ansi_bright_black; }
     .narrow OptionList { width: 100%; }
     .narrow.low #side { display: none; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "resume", "resume", priority=True),
-        Binding("tab", "scope", "scope", priority=True),
-        Binding("ctrl+o", "print", "command", priority=True),
-        Binding("ctrl+n", "new", "new", priority=True),
-        Binding("ctrl+r", "rename", "rename", priority=True),
-        Binding("ctrl+t", "label", "label", priority=True),
-        Binding("ctrl+f", "fork", "fork", priority=True),
-        Binding("ctrl+d,delete", "trash", "delete", priority=True),
-        Binding("ctrl+z", "undo", "undo", priority=True),
-        Binding("up", "move(-1)", priority=True),
-        Binding("down", "move(1)", priority=True),
-        Binding("pageup", "move(-10)", priority=True),
-        Binding("pagedown", "move(10)", priority=True),
-        Binding("escape", "leave", "quit", priority=True),
-        Binding("ctrl+c,ctrl+q", "quit", priority=True),
-    ]
     HELP = (
         "enter resume · tab scope · ^o command · ^n new · ^r rename · ^t label"
         " · ^f fork · ^d delete · ^z undo · esc quit"
     )
     SHORT = "enter resume · tab scope · ^r ^t ^f ^d ^z · esc quit"
 
-    def __init__(self, store: clew.Store, cwd: str, *, scope: Scope | None = None) -> None:
+    def __init__(self, store: clew.Store, cwd: str, *, scope: Scope | None = None, hint: str = "") -> None:
         super().__init__(ansi_color=True)
         self.catalog = Catalog(store, cwd)
         self.scope: Scope = scope or "directory"
@@ -105,22 +86,32 @@ class Picker(App[PickerResult]):
         """What the input field asks for, if it is not a search."""
         self._asked_of: CatalogRow | None = None
         """The session that the input is for."""
+        self._hint = hint
+        """A line above the keys."""
         self._trashed: list[str] = []
+        self._contents_pending = False
+        """True while messages are searched."""
+        self._resume_pending = False
+        """True after Enter while nothing is found yet: the first result is resumed."""
 
     def compose(self) -> ComposeResult:
         """Creates the widgets."""
-        yield Input(placeholder=SEARCH, id="typed", compact=True)
+        yield SearchField(placeholder=SEARCH, id="typed", compact=True)
         yield Static(id="about", markup=False)
         with Horizontal():
             yield SessionList(id="list", compact=True, markup=False)
-            with VerticalScroll(id="side", can_focus=False):
-                yield Static(id="preview", markup=False)
+            with Vertical(id="side"):
+                yield Static(id="head", markup=False)
+                with VerticalScroll(id="messages", can_focus=False):
+                    yield Static(id="preview", markup=False)
+        if self._hint:
+            yield Static(self._hint, id="hint", markup=False)
         yield Static(id="keys", markup=False)
 
     def on_mount(self) -> None:
         """Starts loading."""
         self.query_one("#list").can_focus = False
-        self.query_one("#typed").focus()
+        self.screen.set_focus(self.query_one(SearchField))  # at once: keys may be waiting
         self._fill()
 
     def on_resize(self, event: events.Resize) -> None:
@@ -147,32 +138,44 @@ class Picker(App[PickerResult]):
         if count <= 1000 or self.catalog.loaded:
             self._search(self._chosen_id())
         self._update_status()
+        self._resume_if_pending()
 
     # -- searching
 
-    def on_input_changed(self, event: Input.Changed) -> None:
+    def on_input_changed(self, _: Input.Changed) -> None:
         """Searches after every key."""
-        if self._asks is None and event.value != self._query:
-            self._query = event.value
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Searches for what is in the input field now. An action calls it first: a change is announced later."""
+        typed = self.query_one(SearchField).value
+        if self._asks is None and typed != self._query:
+            self._query, self._resume_pending = typed, False
             self._search()
 
     def _search(self, keep: str | None = None) -> None:
         found = self.catalog.find(self._query, self.scope)
         self._total = found.total
         self._show(found.rows, keep)
-        if self._query.strip():
+        self._contents_pending = bool(self._query.strip())
+        if self._contents_pending:
             self._search_contents(self._query, self.scope, {row.id for row in found.rows})
 
     @work(thread=True, exclusive=True, group="contents")
     def _search_contents(self, typed: str, scope: Scope, known: set[str]) -> None:
         more = self.catalog.contents(typed, scope, known)
-        if more and not get_current_worker().is_cancelled:
+        if not get_current_worker().is_cancelled:
             self.call_from_thread(self._add, typed, scope, [row for row, _ in more])
 
     def _add(self, typed: str, scope: Scope, rows: list[CatalogRow]) -> None:
         if (typed, scope) == (self._query, self.scope):
-            self._total += len(rows)
-            self._show([*self._rows, *rows], self._chosen_id())
+            self._contents_pending = False
+            if rows:
+                self._total += len(rows)
+                self._show([*self._rows, *rows], self._chosen_id())
+            elif not self._rows:
+                self._update_status()
+            self._resume_if_pending()
 
     def _show(self, rows: Sequence[CatalogRow], keep: str | None = None) -> None:
         self._rows = list(rows)
@@ -184,6 +187,7 @@ class Picker(App[PickerResult]):
             at = next((at for at, row in enumerate(self._rows) if row.id == keep), 0)
             options.highlighted = at
         else:
+            self.query_one("#head", Static).update("")
             self.query_one("#preview", Static).update("")
         self._update_status()
 
@@ -191,8 +195,11 @@ class Picker(App[PickerResult]):
         when = ago(row.at, now)
         place = "" if self.scope == "directory" else os.path.basename(row.cwd)
         place = clip(plain(place), columns // 4)
-        room = columns - len(when) - 2 - (width(place) + 2 if place else 0)
-        title = Text(pad(clip(plain(row.title or "untitled"), room), room), style="" if row.title else "dim")
+        room = columns - len(when) - 2 - (width(place) + 2 if place else 0) - (width(row.tool) + 2 if row.tool else 0)
+        name = ("⑂ " if row.fork else "") + plain(row.title or "untitled")
+        title = Text(pad(clip(name, room), room), style="" if row.title else "dim")
+        if row.tool:
+            title.append(f"  {row.tool}", style="magenta")
         if place:
             title.append(f"  {place}", style="blue")
         return title.append(f"  {when}", style="dim")
@@ -204,38 +211,53 @@ class Picker(App[PickerResult]):
         place = where.get(self.scope, "all directories")
         about = f"{self.scope}: {place} · {many(self._total, 'conversation')}"
         loading = "" if self.catalog.loaded else " · loading …"
+        if self.catalog.loaded and not self._total and not self._contents_pending:
+            wider = self.scope != "everything"
+            loading = " · tab widens the search" if wider else " · esc clears the search" if self._query else ""
         self.query_one("#about", Static).update(plain(about + loading))
 
     # -- preview
 
     def on_option_list_option_highlighted(self, _: OptionList.OptionHighlighted) -> None:
         """Shows the preview of the chosen session."""
-        row = self._selected_row()
+        row = self._highlighted_row()
         if row is not None:
-            self._preview(row)
+            self._preview(row, self._query)
 
     @work(thread=True, exclusive=True, group="preview")
-    def _preview(self, row: CatalogRow) -> None:
-        text = preview(self.catalog.store, row)
+    def _preview(self, row: CatalogRow, typed: str) -> None:
+        shown = preview(self.catalog.store, row, typed)
         if not get_current_worker().is_cancelled:
-            self.call_from_thread(self._show_preview, text)
+            self.call_from_thread(self._show_preview, shown)
 
-    def _show_preview(self, text: Text) -> None:
-        self.query_one("#preview", Static).update(text)
-        self.query_one("#side", VerticalScroll).scroll_end(animate=False)  # show the last messages
+    def _show_preview(self, shown: Preview) -> None:
+        self.query_one("#head", Static).update(shown.head)
+        self.query_one("#preview", Static).update(shown.messages)
+        scroll = self.query_one("#messages", VerticalScroll)
+        if shown.match is None:
+            scroll.scroll_end(animate=False)  # show the last messages
+        else:
+            before = shown.messages[: shown.match].wrap(self.console, max(10, scroll.size.width - 1))
+            scroll.scroll_to(y=max(0, len(before) - 3), animate=False)
 
     def _selected_row(self) -> CatalogRow | None:
-        at = self.query_one(OptionList).highlighted
-        return self._rows[at] if at is not None and at < len(self._rows) else None
+        """The chosen session, after the search for everything that was typed."""
+        self._catch_up()
+        return self._highlighted_row()
 
     def _chosen_id(self) -> str | None:
-        row = self._selected_row()
+        row = self._highlighted_row()
         return None if row is None else row.id
+
+    def _highlighted_row(self) -> CatalogRow | None:
+        at = self.query_one(OptionList).highlighted
+        return self._rows[at] if at is not None and at < len(self._rows) else None
 
     # -- actions
 
     def action_move(self, by: int) -> None:
         """Moves in the list; the cursor stays in the input field."""
+        self._catch_up()
         options = self.query_one(OptionList)
         if self._rows and self._asks is None:
             options.highlighted = min(max((options.highlighted or 0) + by, 0), len(self._rows) - 1)
@@ -244,17 +266,26 @@ class Picker(App[PickerResult]):
         """Switches the scope: directory, repository, everything."""
         if self._asks is not None:
             return
+        self._catch_up()
         scopes = self.catalog.scopes
         self.scope = scopes[(scopes.index(self.scope) + 1) % len(scopes)]
         self._search()
 
     def action_resume(self) -> None:
         """Resumes the chosen session; or accepts the input."""
-        row = self._selected_row()
         if self._asks is not None:
-            self._accept(self.query_one(Input).value)
-        elif row is not None:
+            self._accept(self.query_one(SearchField).value)
+            return
+        row = self._selected_row()
+        if row is not None:
             self.exit(PickerResult("resume", row.id))
+        else:
+            self._resume_pending = self._contents_pending or not self.catalog.loaded
+
+    def _resume_if_pending(self) -> None:
+        if self._resume_pending and self._asks is None and self._selected_row() is not None:
+            self.action_resume()
+        self._resume_pending &= self._contents_pending or not self.catalog.loaded
 
     def action_print(self) -> None:
         """Exits and prints the command that resumes the session."""
@@ -268,10 +299,12 @@ class Picker(App[PickerResult]):
 
     def action_leave(self) -> None:
         """Cancels the input, clears the search, or exits."""
+        typed = self.query_one(SearchField)
         if self._asks is not None:
             self._ask(None)
-        elif self._query:
-            self.query_one(Input).value = ""
+        elif typed.value:
+            typed.value = ""
+            self._catch_up()
         else:
             self.exit()
 
@@ -324,7 +357,7 @@ class Picker(App[PickerResult]):
 
     def _ask(self, what: Literal["rename", "label"] | None, value: str = "") -> None:
         self._asks = what
-        typed = self.query_one(Input)
+        typed = self.query_one(SearchField)
         typed.placeholder = {"rename": "title", "label": "labels"}.get(what or "", SEARCH)
         typed.value = value if what is not None else self._query
         typed.cursor_position = len(typed.value)
@@ -356,22 +389,3 @@ class Picker(App[PickerResult]):
         except clew.ClewError as error:
             self.notify(plain(error.message), severity="error", markup=False)
             return None
-
-
-def preview(store: clew.Store, row: CatalogRow) -> Text:
-    """The title, details and last messages of a session."""
-    text = Text()
-    try:
-        session = store.sessions.get(row.id)
-        text.append(plain(session.title or "untitled") + "\n", style="bold")
-        about = [session.handle, many(session.counters.messages, "message"), home_short(session.cwd or "")]
-        about += [session.model or "", *(f"#{label}" for label in session.labels)]
-        text.append(" · ".join(plain(part) for part in about if part) + "\n", style="dim")
-        for node in session.path(last=LAST):
-            message, why = read(node)
-            words = f"(damaged: {why})" if message is None else message.text[:600].strip() or snippet(message)
-            text.append(f"\n{node.role}\n", style=_COLOURS.get(node.role, "bold"))
-            text.append("\n".join(plain(line) for line in words.split("\n")) + "\n")
-    except clew.ClewError as error:
-        text.append(plain(error.message), style="red")
-    return text

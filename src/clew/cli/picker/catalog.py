@@ -10,6 +10,8 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 import clew
+from clew.base.visible import plain
+from clew.store.origin import origin_of
 from clew.store.parts import Parts
 
 Scope = Literal["directory", "repository", "everything"]
@@ -30,7 +32,10 @@ class CatalogRow(NamedTuple):
     at: datetime
     labels: tuple[str, ...]
     hay: str
-    """The text to search: title, labels and directory in lower case."""
+    """The text to search: title, labels, directory, tool and branch in lower case."""
+    tool: str = ""
+    """The tool it was imported from."""
+    fork: bool = False
 
 
 class Matches(NamedTuple):
@@ -79,10 +84,9 @@ class Catalog:
 
     def contents(self, typed: str, scope: Scope, known: set[str]) -> list[tuple[CatalogRow, str]]:
         """Further sessions with the words in their messages, newest first, each with a snippet."""
-        words = typed.split()
-        if not words or len(words[-1]) < SHORTEST:
+        query = content_query(typed)
+        if query is None:
             return []
-        query = " ".join([*words[:-1], words[-1] + "*"])
         found: dict[str, tuple[CatalogRow, str]] = {}
         with suppress(clew.Unavailable):
             for hit in Parts.of(self.store).search(query, limit=50, newest=True):
@@ -130,12 +134,23 @@ class Catalog:
         self._places = {row.id: place for place, row in enumerate(self._rows)}
 
 
+def content_query(typed: str) -> str | None:
+    """The words as a search in messages, which completes the last one; None if that is too short."""
+    words = typed.split()
+    if not words or len(words[-1]) < SHORTEST:
+        return None
+    return " ".join([*words[:-1], words[-1] + "*"])
+
+
 def _row(session: clew.Session) -> CatalogRow | None:
     """The row of a session; None if its data is damaged."""
     try:
         title, cwd, labels = session.title or "", session.cwd or "", session.labels
-        hay = f"{title} {' '.join(f'#{label}' for label in labels)} {cwd}".casefold()
-        return CatalogRow(session.id, title, cwd, session.updated_at, labels, hay)
+        origin = origin_of(session)
+        marks = " ".join(f"#{label}" for label in labels)
+        hay = f"{title} {marks} {cwd} {origin.tool} {origin.branch}".casefold()
+        fork = session.forked_from is not None
+        return CatalogRow(session.id, title, cwd, session.updated_at, labels, hay, plain(origin.tool), fork)
     except clew.Corrupted:
         return None
 

@@ -4,34 +4,99 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import click
 
 import clew
-from clew.cli.output.text import out, warn
+from clew.base.visible import plain
+from clew.cli.exits import NOT_FOUND
+from clew.cli.output.origin import own_command, tool_title
+from clew.cli.output.text import bold, dim, note, out, warn
 from clew.cli.setup import settings
-from clew.cli.setup.open_store import open_for_reading
+from clew.cli.setup.open_store import location, open_for_reading
+from clew.store.origin import origin_of
 
 
 def pick(ctx: click.Context) -> None:
-    """Shows the picker; resumes the chosen session, or prints the command that does."""
+    """Shows the picker; resumes the chosen session, or prints the command that does. Greets if the store is empty."""
     from clew.cli.commands.chat import chat
 
-    with open_for_reading() as store:
-        if not store.sessions.list(limit=1).items:
-            warn("No conversations yet. Start one with 'clew chat'; list all commands with 'clew --help'.")
+    hint = ""
+    if _is_empty():
+        from clew.cli.importing.welcome import welcome, what_else_line
+
+        if not welcome(ctx):
             return
+        hint = what_else_line()
+    with open_for_reading() as store:
         from clew.cli.picker.app import Picker
 
-        choice = Picker(store, os.getcwd()).run()
-        command = resume_command(store.sessions.get(choice.id)) if choice is not None and choice.id else ""
+        choice = Picker(store, os.getcwd(), hint=hint).run()
+        session = store.sessions.get(choice.id) if choice is not None and choice.id else None
+        command = "" if session is None else resume_command(session)
+        theirs = None if session is None else _own_command(session)
     if choice is None:
         return
     if choice.what == "print":
         out(command)
+        if theirs is not None:
+            note(f"Or in {theirs.tool}: {theirs}")
+    elif choice.what == "resume" and theirs is not None and not _choose_clew(command, theirs):
+        ctx.exit(_run(theirs))
     else:
         ctx.invoke(chat, **({"new": True} if choice.what == "new" else {"resume_id": choice.id}))
+
+
+def _is_empty() -> bool:
+    """True if there is no conversation to choose, or no store yet."""
+    path, _ = location()
+    if "://" not in path and not os.path.exists(path):
+        return True
+    with open_for_reading() as store:
+        return not store.sessions.list(limit=1).items
+
+
+class OwnCommand(NamedTuple):
+    """How another tool continues a conversation that was imported from it."""
+
+    tool: str
+    command: str
+    cwd: str | None
+
+    def __str__(self) -> str:
+        there = self.cwd is not None and self.cwd != os.getcwd() and os.path.isdir(self.cwd)
+        return f"cd {shlex.quote(self.cwd or '')} && {self.command}" if there else self.command
+
+
+def _own_command(session: clew.Session) -> OwnCommand | None:
+    origin = origin_of(session)
+    command = own_command(origin)
+    return None if command is None else OwnCommand(tool_title(origin.tool), command, session.cwd)
+
+
+def _choose_clew(command: str, theirs: OwnCommand) -> bool:
+    """Asks which program is to continue a conversation; True for clew."""
+    warn(f"This conversation was imported from {bold(theirs.tool, sys.stderr)}. Continue it with:")
+    warn(f"  1  {plain(command)}   {dim(f'here; {theirs.tool} does not see it', sys.stderr)}")
+    warn(f"  2  {plain(str(theirs))}")
+    answer = click.prompt("Which", type=click.Choice(["1", "2"]), default="1", show_choices=False, err=True)
+    return str(answer) == "1"
+
+
+def _run(theirs: OwnCommand) -> int:
+    """Runs the other tool in the directory of the conversation; prints the command if it is not installed."""
+    words = shlex.split(theirs.command)
+    if shutil.which(words[0]) is None:
+        warn(f"{plain(words[0])} is not installed here. Where it is, run:")
+        out(plain(str(theirs)))
+        return NOT_FOUND
+    there = theirs.cwd if theirs.cwd is not None and os.path.isdir(theirs.cwd) else None
+    return subprocess.call(words, cwd=there)
 
 
 def resume_command(session: clew.Session) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -15,6 +14,7 @@ from clew.base.visible import plain
 from clew.cli.output.text import warn
 from clew.cli.setup import key_sources, settings
 from clew.cli.setup.ask import TRIES, ask_secret, can_ask_secret
+from clew.cli.setup.find import NAMES
 from clew.cli.setup.folders import user_folder
 from clew.cli.setup.key_sources import KeySource
 from clew.cli.setup.redaction_rules import in_settings
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from clew.redaction import Rules
 
 F = TypeVar("F", bound=Callable[..., object])
-_NAMES = "clew.names"
-"""Key in the context for IDs of another program's file, mapped to IDs of clew."""
 _NEEDS_KEY = "Provide the key with --key-file or an environment variable; see 'clew --help'."
 _WRONG = "Nothing was changed. Use the key that sealed the store."
 
@@ -108,7 +106,7 @@ def _open_foreign(path: str) -> clew.Store | None:
     if not cpe.recognised(path):
         return None
     view = cpe.view(path)
-    click.get_current_context().meta[_NAMES] = view.ids
+    click.get_current_context().meta[NAMES] = view.ids
     for one in view.skipped:
         warn(f"clew: skipped message {plain(one.id)} of {plain(path)}: {plain(one.why)}")
     return view.store
@@ -218,19 +216,3 @@ def _actor() -> str | None:
     except (KeyError, OSError, ImportError):  # the user may have no name
         return None
     return name if name.isprintable() and len(name) <= 128 else None
-
-
-def find(store: clew.Store, typed: str) -> clew.Session | clew.Node:
-    """The session or message for an ID or a handle. NotFound; Ambiguous if both exist."""
-    session = node = None
-    typed = click.get_current_context().meta.get(_NAMES, {}).get(typed, typed)
-    with suppress(NotFound):
-        session = store.sessions.get(typed)
-    try:
-        node = store.nodes.get(typed)[0]
-    except NotFound as error:
-        if session is None:
-            raise NotFound("conversation or message", typed, hint=error.hint) from None
-    if session is not None and node is not None and session.id != node.id:
-        raise clew.Ambiguous("handle", typed, [f"conversation {session.id}", f"message {node.id}"])
-    return session or node  # type: ignore[return-value]

@@ -1,0 +1,113 @@
+"""The preview of a session: what it is, and its messages around a match or at its end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from rich.text import Text
+
+import clew
+from clew.base.visible import plain
+from clew.cli.output.json import home_short
+from clew.cli.output.origin import tool_title
+from clew.cli.output.text import many
+from clew.cli.output.tree_layout import snippet
+from clew.cli.picker.catalog import CatalogRow, content_query
+from clew.exports.to_markdown import read
+from clew.store.origin import origin_of
+from clew.store.parts import Parts
+
+LAST = 12
+"""Number of messages in the preview."""
+NEAR = 200
+"""Messages at the end of a session among which a match is shown with what follows it."""
+LONG = 600
+"""Characters shown of a message."""
+_COLOURS = {"user": "bold cyan", "assistant": "bold green", "tool": "bold yellow", "system": "bold magenta"}
+
+
+class Preview(NamedTuple):
+    """A session as text: a head that stays, and messages that scroll."""
+
+    head: Text
+    messages: Text
+    match: int | None
+    """Where the first match is in the messages; None if nothing is searched for or it is not there."""
+
+
+def preview(store: clew.Store, row: CatalogRow, typed: str = "") -> Preview:
+    """The preview of a session; with `typed`, of the messages around the first match."""
+    try:
+        session = store.sessions.get(row.id)
+        head, words = _head(store, session), typed.split()
+        nodes, hit = _around(store, session, typed)
+        text = Text()
+        for node in nodes:
+            message, why = read(node)
+            shown = f"(damaged: {why})" if message is None else _excerpt(message, words if node.id == hit else ())
+            text.append(f"{node.role}\n", style=_COLOURS.get(node.role, "bold"))
+            text.append("\n".join(plain(line) for line in shown.split("\n")) + "\n\n")
+    except clew.ClewError as error:
+        return Preview(Text(plain(error.message), style="red"), Text(), None)
+    spots = [spot for word in words for spot in re.finditer(re.escape(plain(word)), text.plain, re.IGNORECASE)]
+    for spot in spots:
+        text.stylize("reverse", *spot.span())
+    return Preview(head, text, min((spot.start() for spot in spots), default=None))
+
+
+def _head(store: clew.Store, session: clew.Session) -> Text:
+    origin = origin_of(session)
+    head = Text(plain(session.title or "untitled"), style="bold")
+    about = [session.handle, many(session.counters.messages, "message"), home_short(session.cwd or "")]
+    about += [session.model or "", *(f"#{label}" for label in session.labels)]
+    head.append("\n" + " · ".join(plain(part) for part in about if part), style="not bold dim")
+    more = [tool_title(origin.tool) if origin.tool else "", f"branch {origin.branch}" if origin.branch else ""]
+    more += [f"fork of {_name(store, session.forked_from)}" if session.forked_from is not None else ""]
+    if any(more):
+        head.append("\n" + " · ".join(plain(part) for part in more if part), style="not bold blue")
+    return head
+
+
+def _name(store: clew.Store, id: str) -> str:
+    """The handle and title of a session; its id if it is not there any more."""
+    try:
+        found = store.sessions.get(id)
+        return f"{found.handle} {found.title or ''}".rstrip()
+    except clew.ClewError:
+        return id
+
+
+def _around(store: clew.Store, session: clew.Session, typed: str) -> tuple[Sequence[clew.Node], str | None]:
+    """The messages to show, and the id of the one that matches; the last messages if none does."""
+    hit = _match(store, session, typed)
+    if hit is None:
+        return session.path(last=LAST), None
+    nodes = session.path(last=NEAR)
+    at = next((at for at, node in enumerate(nodes) if node.id == hit), None)
+    if at is None:
+        return store.nodes.path(hit, last=LAST), hit
+    return nodes[max(0, at - LAST // 3) : at + LAST], hit
+
+
+def _match(store: clew.Store, session: clew.Session, typed: str) -> str | None:
+    """The id of the message that matches best; None if none does, or the index cannot be read now."""
+    query = content_query(typed)
+    if query is None:
+        return None
+    with suppress(clew.Unavailable, clew.Invalid):
+        for hit in Parts.of(store).search(query, session=session.id, limit=1):
+            return hit.node.id
+    return None
+
+
+def _excerpt(message: clew.Message, words: Sequence[str]) -> str:
+    """The beginning of a message; for a match, the part around it."""
+    text = message.text.strip()
+    folded = text.lower()
+    first = min((at for word in words if (at := folded.find(word.lower())) >= 0), default=0)
+    start = 0 if first < LONG // 2 else first - LONG // 3
+    shown = ("… " if start else "") + text[start : start + LONG]
+    return shown or snippet(message)

@@ -1,0 +1,117 @@
+"""Finds the conversation or message that a user names: by id, handle, beginning of an id or title, or position.
+
+| typed | means |
+|---|---|
+| `01890a5d-…`, `k3m9qa` | an id or a handle |
+| `01890a5d`, `5f2c` | the beginning of an id, in clew or in the tool it was imported from |
+| `Build fa` | the beginning of a title |
+| `@last`, `@-2` | the conversation that was active last, the one before it |
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from difflib import get_close_matches
+
+import click
+
+import clew
+from clew.base.visible import plain
+from clew.errors import Ambiguous, NotFound
+
+NAMES = "clew.names"
+"""Key in the context for ids of another program's file, mapped to ids of clew."""
+MOST = 8
+"""Conversations that an error lists."""
+_POSITION = re.compile(r"@(last|-[1-9][0-9]{0,6})")
+_ID = re.compile(r"[0-9a-f-]{4,36}", re.IGNORECASE)
+
+
+def find(store: clew.Store, typed: str) -> clew.Session | clew.Node:
+    """The session or message that is meant. NotFound, with similar ones; Ambiguous."""
+    typed = click.get_current_context().meta.get(NAMES, {}).get(typed, typed)
+    session = node = None
+    with suppress(NotFound):
+        session = store.sessions.get(typed)
+    with suppress(NotFound):
+        node = store.nodes.get(typed)[0]
+    if session is not None and node is not None and session.id != node.id:
+        raise Ambiguous("handle", typed, [f"conversation {session.id}", f"message {node.id}"])
+    return session or node or _search(store, typed, "conversation or message")
+
+
+def find_session(store: clew.Store, typed: str | None) -> clew.Session:
+    """The session that is meant; without a name, the latest of the current directory. NotFound, Ambiguous."""
+    if typed is None:
+        try:
+            return store.sessions.latest(os.getcwd())
+        except NotFound:
+            raise NotFound("conversation of this directory", "", hint="Name one; 'clew ls' lists them.") from None
+    typed = click.get_current_context().meta.get(NAMES, {}).get(typed, typed)
+    with suppress(NotFound):
+        return store.sessions.get(typed)
+    return _search(store, typed, "conversation")
+
+
+def act_on(store: clew.Store, act: Callable[[str], clew.Session]) -> Callable[[str], clew.Session]:
+    """`act`, which takes ids and handles, for everything that a user can type. NotFound, Ambiguous."""
+
+    def do(typed: str) -> clew.Session:
+        try:
+            return act(typed)  # knows handles of conversations in the trash, too
+        except NotFound:
+            return act(find_session(store, typed).id)
+
+    return do
+
+
+def _search(store: clew.Store, typed: str, what: str) -> clew.Session:
+    """The session at a position, or whose id or title begins so. NotFound, Ambiguous."""
+    if position := _POSITION.fullmatch(typed):
+        return _at(store, 1 if position[1] == "last" else -int(position[1]))
+    wanted, found = typed.casefold().strip(), list[clew.Session]()
+    names: dict[str, clew.Session] = {}
+    for session in _all(store):
+        title = (session.title or "").casefold()
+        if wanted and (title.startswith(wanted) or _has_id(session, wanted)):
+            found.append(session)
+        names[session.handle] = session
+        if title:
+            names.setdefault(title, session)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise Ambiguous("conversation", typed, [_describe(one) for one in found[:MOST]])
+    near = dict.fromkeys(names[name] for name in get_close_matches(wanted, names, n=4, cutoff=0.6))
+    hint = f"Did you mean {' or '.join(map(_describe, near))}?" if near else "'clew ls' lists conversations."
+    raise NotFound(what, typed, hint=hint)
+
+
+def _all(store: clew.Store) -> Iterator[clew.Session]:
+    for session in store.sessions.list(limit=500).all():
+        with suppress(clew.Corrupted):
+            _ = session.data
+            yield session
+
+
+def _has_id(session: clew.Session, wanted: str) -> bool:
+    """True if its id, or the id that its tool gave it, begins so."""
+    if not _ID.fullmatch(wanted):
+        return False
+    from clew.store.origin import origin_of  # loads the store, which not every command needs
+
+    return session.id.startswith(wanted) or origin_of(session).id.casefold().startswith(wanted)
+
+
+def _at(store: clew.Store, number: int) -> clew.Session:
+    for position, session in enumerate(store.sessions.list(limit=min(number, 500)).all(), 1):
+        if position == number:
+            return session
+    raise NotFound("conversation", f"@-{number}", hint=f"There are fewer than {number:,}.")
+
+
+def _describe(session: clew.Session) -> str:
+    return f"{session.handle} ({plain(session.title or 'untitled')[:40]})"
