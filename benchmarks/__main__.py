@@ -62,6 +62,7 @@ MEASURES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "snapshots": snapshots.listing,
     "tree": checkpoints.tree,
     "program": terminal.program,
+    "hook": terminal.hook,
     "picker": terminal.picker,
     "postgres": postgres.postgres,
 }

@@ -276,7 +276,7 @@ def test_what_git_begins_to_track_is_kept_from_then_on(work, checkpoints, say, m
         asked.append(command)
         return run(command, **rest)
 
-    monkeypatch.setattr("clew.checkpoints.gitignore.subprocess.run", noted)
+    monkeypatch.setattr("subprocess.run", noted)
     checkpoints.capture_tree(say())
     run([git, "add", "-f", "a.log"], cwd=work, check=True)
     second = say()

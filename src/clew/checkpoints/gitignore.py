@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import NamedTuple
@@ -120,6 +119,8 @@ def read_tracked(root: str, known: Tracked) -> Tracked:
     stamp = _index_stamp(os.path.join(top, ".git"))
     if stamp == known.stamp:
         return known
+    import subprocess  # only where git has something new to say: a hook starts often
+
     # The environment must not redirect git, and settings of the repository must not run programs. Git
     # fetches missing objects with a program if the repository's settings say so: no protocol is allowed.
     env = {"PATH": os.defpath, "LC_ALL": "C", "GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import sys
 
 import click
@@ -98,6 +97,8 @@ def status(form: Form) -> None:
 
 
 def _status(path: str) -> dict[str, object]:
+    import shutil  # here, because every hook loads this module
+
     try:
         found = installed(read_settings(path))
     except ClewError as error:
