@@ -20,8 +20,9 @@ from tests.cli.test_program import COMMANDING, HOSTILE, on_a_terminal
 from tests.cli.test_wrong_key import arguments, stdin
 
 LEAVES = leaves()
-OWN = {"tour", "mcp", "export"}
-"""`tour` shows a store of its own; `mcp` speaks to programs; `export` writes files, which must be exact."""
+OWN = {"tour", "mcp", "export", "serve", "open"}
+"""`tour` shows a store of its own; `mcp` speaks to programs; `export` writes files, which must be exact; `serve` and
+`open` do not end, and show the store elsewhere."""
 READS = ("ls", "tree", "show", "search", "receipts", "audit", "verify", "quarantine ls", "config show", "help")
 """Commands that only look, and have something to say about what is stored."""
 _SGR = re.compile("\x1b\\[[0-9;]*m")
