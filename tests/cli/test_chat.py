@@ -383,5 +383,5 @@ def test_interrupted_is_shown(clew_cli, talk):
     """In text, Markdown, HTML and JSON."""
     id = talk("Count", {"role": "assistant", "text": "One", "extra": {"interrupted": True}})
     for args in [], ["--as", "markdown"], ["--as", "html"], ["--json"]:
-        assert "interrupted" in clew_cli("show", id, *args).out
+        assert "interrupted" in clew_cli("show", id, *args).out.lower()
     assert json.loads(clew_cli("show", id, "--as", "raw").out.splitlines()[1])["extra"] == {"interrupted": True}

@@ -78,7 +78,7 @@ def test_other_words_for_commands(clew_cli: Run, talk: Callable[..., str]) -> No
     assert clew_cli("-n", "-m", "offline", "Hello").code == 0
     assert len(clew_cli("ls", "--json").json["sessions"]) == 2
     done = clew_cli("serch", "lint")
-    assert (done.code, done.err.splitlines()[0]) == (2, "clew: unknown command 'serch'; did you mean search?")
+    assert (done.code, done.err.splitlines()[0]) == (2, "clew: unknown command 'serch'; did you mean search or serve?")
     assert clew_cli("hello").code == 2
     assert len(clew_cli("ls", "--json").json["sessions"]) == 2
 

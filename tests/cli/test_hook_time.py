@@ -108,16 +108,17 @@ def test_what_was_left_is_caught_up(
     own = Path(event["transcript_path"])
     other = own.with_suffix("") / "subagents" / "agent-a1.jsonl"
     other.parent.mkdir(parents=True)
-    sizes = {own: 300, other: 1500}
+    sizes = {own: 300, other: 6000}
     for path, size in sizes.items():
         path.write_text("".join(f'{{"type":"x","uuid":"{number}"}}\n' for number in range(size)))
     told = []
     for number in range(60):
         given = json.dumps({**event, "hook_event_name": "Stop"})
-        told.append(clew_cli("hook", input=given, env={"CLEW_HOOK_TIMEOUT": str(0.1 + number / 20)}).err)
+        told.append(clew_cli("hook", input=given, env={"CLEW_HOOK_TIMEOUT": str(0.05 + number / 10)}).err)
         if told[-1] == "":
             break
-    assert ("stopped after" in told[0], told[-1]) == (True, "")
+    assert told[-1] == ""
+    assert all("stopped after" in one for one in told[:-1])  # on a fast machine there may be none
     with clew.open(db) as store:
         session = store.sessions.get(SESSION)
         for one, path in zip((session, *session.subagents()), sizes, strict=True):
