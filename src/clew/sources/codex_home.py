@@ -145,9 +145,9 @@ class _Unpacked(io.RawIOBase):
     """The unpacked bytes of a file, within bounds. Invalid if it is damaged or too large."""
 
     def __init__(self, file: IO[bytes], name: str) -> None:
+        self._file = file  # first: it is closed even if the package is missing
         import zstandard
 
-        self._file = file
         self._stream: Any = zstandard.ZstdDecompressor(max_window_size=_WINDOW).stream_reader(file)
         self._error = zstandard.ZstdError
         self._name = name
