@@ -2,7 +2,7 @@
 
 The file is Markdown. A line ``# aider chat started at …`` begins a run, which is a conversation; ``#### `` begins a
 line of a prompt, ``> `` a line of the program's own, and everything else after a prompt is the answer. Lines of the
-program end in two spaces; one that does not goes on in the next lines, without ``> ``.
+program end in two spaces; one that does not continues in the next lines, without ``> ``.
 
 A run is known by its time and its first prompt. Times have no zone: they are taken as local. The last prompt or answer
 of a file is left for the next import until a line of another kind follows it.
@@ -85,7 +85,7 @@ class _Run:
         """What the block is that is being read: ``user``, ``assistant``, or nothing."""
         self._block: list[str] = []
         self._open = False
-        """True after a line of the program that goes on in the next line."""
+        """True after a line of the program that continues in the next line."""
         self._facts: dict[str, str] = {}
         self._above: str | None = None
         self._count = 0

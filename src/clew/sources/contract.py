@@ -121,7 +121,7 @@ class Source(Protocol):
 
     @property
     def deletes_after(self) -> int | None:
-        """Days after which the program deletes its history unless it is told otherwise; None if it keeps it."""
+        """Days after which the program deletes its history by default; None if it keeps it."""
 
     def discover(self, home: Home) -> Iterable[str]:
         """Where the program keeps its history on this machine: files or folders, as patterns for `glob`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -11,7 +11,7 @@ from clew.base.messages import Native
 from clew.errors import Invalid
 from clew.providers.json_values import Json
 from clew.providers.view import parse
-from clew.sources.contract import ENVELOPE, Skip
+from clew.sources.contract import ENVELOPE, Part, Skip
 from clew.sources.items import Item
 from clew.sources.lines import LONGEST, read_lines
 from clew.sources.values import object_or_empty
@@ -45,6 +45,26 @@ def json_lines(item: Item) -> Iterator[JsonLine | Skip]:
                     yield Skip(line.number, f"not JSON: {type(error).__name__}")
                 except Invalid:
                     yield Skip(line.number, "not a JSON object")
+
+
+class LineReader(Protocol):
+    """What a format makes of its lines."""
+
+    def line(self, line: JsonLine) -> Iterator[Part]:
+        """What is in a line."""
+
+    def end(self) -> Iterator[Part]:
+        """What is known after the last line."""
+
+
+def read_lines_with(reader: LineReader, item: Item) -> Iterator[Part]:
+    """What `reader` makes of the lines of a file; lines that cannot be read are skipped."""
+    for line in json_lines(item):
+        if isinstance(line, Skip):
+            yield line
+        else:
+            yield from reader.line(line)
+    yield from reader.end()
 
 
 def head_lines(head: bytes) -> Iterator[Json]:

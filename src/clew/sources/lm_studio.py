@@ -1,6 +1,6 @@
 """LM Studio: ``~/.lmstudio/conversations/**/<time>.conversation.json``, before that below ``~/.cache/lm-studio``.
 
-A message has several versions, one of which is selected: they are siblings, and the conversation goes on from the
+A message has several versions, one of which is selected: they are siblings, and the conversation continues from the
 selected one. Messages have neither ids nor times. A version is named by its bytes and the message it follows, so that
 an edited message is a new branch. There is no published schema.
 """

@@ -15,9 +15,9 @@ from typing import Any
 
 from clew.base.messages import Native
 from clew.providers.json_values import Json, as_dict, as_text
-from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id, moment
+from clew.sources.contract import About, Entry, Home, Part, derived_id, moment
 from clew.sources.items import Item
-from clew.sources.json_lines import JsonLine, head_lines, json_lines
+from clew.sources.json_lines import JsonLine, head_lines, read_lines_with
 from clew.sources.links import ChainLink, LinkMap
 from clew.sources.pieces import field_bytes, pieces
 from clew.sources.values import title_of, tokens
@@ -46,13 +46,7 @@ class Pi:
         return first.get("type") == "session" and {"id", "timestamp", "cwd"} <= first.keys() and "harness" not in first
 
     def read(self, item: Item) -> Iterator[Part]:
-        reader = _Reader(item.member or item.path)
-        for line in json_lines(item):
-            if isinstance(line, Skip):
-                yield line
-            else:
-                yield from reader.line(line)
-        yield from reader.end()
+        return read_lines_with(_Reader(item.member or item.path), item)
 
 
 class _Reader:

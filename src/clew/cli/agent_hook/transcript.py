@@ -18,7 +18,7 @@ from clew.sources.items import Item
 
 
 class TranscriptImport:
-    """Imports logs of Claude Code. It can be interrupted at any time: whole batches stay, and the next call goes on.
+    """Imports logs of Claude Code. If it is interrupted, stored batches stay, and the next call continues.
 
     The files are read without a transaction: other writers do not wait for that.
     """
