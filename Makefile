@@ -12,11 +12,13 @@ WORKERS ?= 3
 # Tests commit thousands of times, and would wait for the disk: their stores are in memory where it has 4 GB to spare.
 # What a power cut would leave is replayed from the calls that were made; no test needs a disk for that.
 MEMORY := $(shell test -w /dev/shm && df -Pk /dev/shm | awk 'NR == 2 && $$4 > 4000000 { print "/dev/shm" }')
-test test-full soak: export TMPDIR := $(or $(TMPDIR),$(MEMORY),/tmp)
+test test-full test-adapters soak: export TMPDIR := $(or $(TMPDIR),$(MEMORY),/tmp)
 
-ADAPTERS := langgraph openai_agents pydantic_ai
+# Folders of tests/adapters whose framework is not in .venv.
+ADAPTERS := langgraph openai_agents claude litellm google_adk strands agent_framework llama_index
+TEST_ADAPTERS := $(ADAPTERS:%=test-adapter-%)
 
-.PHONY: run test test-full test-adapters test-all check bench soak fix dist clean
+.PHONY: $(TEST_ADAPTERS) run test test-full test-adapters adapter-table test-all check bench soak fix dist clean
 
 run: $(VENV)/.run
 	@if [ -t 0 ] && [ -t 1 ]; then $(BIN)/clew; else $(BIN)/clew tour; fi
@@ -28,12 +30,17 @@ test-full: $(VENV)/.dev
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=20 -m "not soak and full"
 
 # Frameworks need versions of SDKs that exclude each other, so each has an environment of its own.
-test-adapters: $(ADAPTERS:%=.venv-adapters/%/.made)
-	@for name in $(ADAPTERS); do \
-	  .venv-adapters/$$name/bin/python -m pytest -p no:asyncio --confcutdir tests/adapters tests/adapters/$$name || exit 1; \
-	done
+test-adapters:
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target $(TEST_ADAPTERS)
 
-test-all: test test-full
+$(TEST_ADAPTERS): test-adapter-%: .venv-adapters/%/.made
+	.venv-adapters/$*/bin/python -m pytest -p no:asyncio --confcutdir tests/adapters --durations=5 tests/adapters/$*
+
+# Writes the table of session stores in docs/how-to/test-a-session-store.md.
+adapter-table: $(VENV)/.dev $(ADAPTERS:%=.venv-adapters/%/.made)
+	$(BIN)/python tools/adapter_table.py
+
+test-all: test test-full test-adapters
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -84,8 +91,8 @@ $(VENV)/.dev: $(VENV)/.made pyproject.toml
 .venv-adapters/%/.made: pyproject.toml tests/adapters/requirements.txt tests/adapters/%/requirements.txt
 	@echo "Setting up .venv-adapters/$* …"
 	@$(PYTHON) -m venv .venv-adapters/$*
-	@.venv-adapters/$*/bin/python -m pip install --quiet --disable-pip-version-check \
-	  -e '.[aio,crypto,postgres,redaction]' -r tests/adapters/requirements.txt -r tests/adapters/$*/requirements.txt
+	@.venv-adapters/$*/bin/python -m pip install --quiet --disable-pip-version-check --no-compile \
+	  -e '.[aio,cli,crypto,postgres,redaction]' -r tests/adapters/requirements.txt -r tests/adapters/$*/requirements.txt
 	@if [ -e tests/adapters/$*/sdist.txt ]; then cd .venv-adapters/$* && mkdir -p sdist && \
 	  bin/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: -d sdist \
 	  -r ../../tests/adapters/$*/sdist.txt && for one in sdist/*.tar.gz; do tar xzf "$$one" -C sdist; done; fi

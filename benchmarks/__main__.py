@@ -15,12 +15,15 @@ import msgspec
 
 import clew
 from benchmarks import (
+    adapters,
     agents,
     appending,
     checkpoints,
     footprint,
+    growth,
     importing,
     limits,
+    page,
     peers,
     postgres,
     reading,
@@ -37,7 +40,8 @@ from benchmarks.measure import Figure
 
 MEASURES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "append": appending.append,
-    "growth": appending.growth,
+    "first": appending.first,
+    "long": appending.long,
     "fork": appending.fork,
     "tasks": together.tasks,
     "threads": together.threads,
@@ -58,12 +62,15 @@ MEASURES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "watch": importing.watching,
     "resume": agents.resume,
     "mirror": agents.mirror,
+    "adapters": adapters.adapters,
     "autosave": snapshots.autosave,
     "snapshots": snapshots.listing,
     "tree": checkpoints.tree,
     "program": terminal.program,
     "hook": terminal.hook,
     "picker": terminal.picker,
+    "growth": growth.growth,
+    "page": page.page,
     "postgres": postgres.postgres,
 }
 

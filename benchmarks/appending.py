@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
+from pathlib import Path
 
 import clew
 from benchmarks import peers
@@ -11,10 +15,16 @@ from benchmarks.bench import Bench, encoded, messages, texts
 from benchmarks.floor import Floor, session_id
 from benchmarks.measure import Block, Figure, Side, Times, each, interleave, ratio, span
 
+FIRST = 200
+ROOT = Path(__file__).parent.parent
+
 
 def append(bench: Bench) -> Iterator[Figure]:
     """One durable message on disk, and the same where syncing is free."""
-    for place, name, target in ((bench.disk, "append, on disk", 1.25), (bench.memory, "append, software path", 4.5)):
+    for place, name, target in (
+        (bench.disk, "append, steady, on disk", 1.25),
+        (bench.memory, "append, software path", 4.0),
+    ):
         times = _beside(bench, place, [])
         kinds = peers.installed(bench)
         # The others run after, against a floor of their own turn: their threads and heaps would slow clew's blocks.
@@ -22,6 +32,25 @@ def append(bench: Bench) -> Iterator[Figure]:
         others = {peer.label: f"{theirs.ratio(peer.label):6.1f}x   {span(theirs.median(peer.label))}" for peer in kinds}
         more = f"; sums {times.total('clew'):.2f}x"
         yield ratio(name, times, at_most=target, peers=others, more=more)
+
+
+def first(bench: Bench) -> Iterator[Figure]:
+    """The first durable messages of a process, in a new file: its write-ahead log is still growing."""
+    sides: dict[str, Side] = {kind: _first_side(bench, kind) for kind in ("floor", "clew")}
+    times = interleave(sides, rounds=max(2, bench.sizes.blocks // 4))
+    yield ratio(
+        f"append, first {FIRST} of a process, on disk", times, at_most=0.9, more=f"; sums {times.total('clew'):.2f}x"
+    )
+
+
+def _first_side(bench: Bench, kind: str) -> Side:
+    def block() -> list[float]:
+        command = [sys.executable, "-m", "benchmarks.first", kind, bench.file(bench.disk), str(FIRST)]
+        done = subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
+        took: list[float] = json.loads(done.stdout)
+        return took
+
+    return lambda: block
 
 
 def _beside(bench: Bench, place: str, kinds: Sequence[type[peers.Peer]]) -> Times:
@@ -40,7 +69,7 @@ def _beside(bench: Bench, place: str, kinds: Sequence[type[peers.Peer]]) -> Time
         return interleave(sides, rounds=sizes.blocks // 4 or 1 if kinds else sizes.blocks)
 
 
-def growth(bench: Bench) -> Iterator[Figure]:
+def long(bench: Bench) -> Iterator[Figure]:
     """What an append costs after a hundred thousand others, against one after a hundred."""
     sizes = bench.sizes
     for place, name in ((bench.disk, "on disk"), (bench.memory, "software path")):

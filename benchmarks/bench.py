@@ -45,16 +45,20 @@ class Sizes:
     seconds: float = 5.0
     """How long processes write side by side."""
     starts: int = 15
+    idle: float = 600.0
+    """Seconds for which a page is left open."""
+    stores: tuple[int, ...] = (5_000, 100_000, 1_000_000)
+    """Messages in the stores whose `growth` is measured."""
 
 
 FULL = Sizes()
 QUICK = Sizes(
     rounds=8, blocks=15, burst=128, long=10_000, path=2_000, sessions=5_000, peer_messages=300, peer_sessions=200,
-    each=20, seconds=1.5, starts=5,
+    each=20, seconds=1.5, starts=5, idle=30, stores=(5_000, 100_000),
 )  # fmt: skip
 TINY = Sizes(
     rounds=2, blocks=2, ops=4, burst=64, long=300, path=120, sessions=120, peer_messages=20, peer_sessions=20,
-    each=2, seconds=0.2, starts=1,
+    each=2, seconds=0.2, starts=1, idle=1, stores=(100, 300),
 )  # fmt: skip
 """For the test that keeps this code from rotting."""
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
-from time import perf_counter, sleep
+from time import perf_counter, process_time, sleep
 
 from benchmarks.bench import Bench, texts
 from benchmarks.measure import Figure
@@ -63,6 +63,7 @@ def importing(bench: Bench) -> Iterator[Figure]:
     yield Figure("import of logs", ours[0] / floor[0], at_most=2.5, detail=detail)
     yield Figure("memory of an import", ours[2], " MB", at_most=250, detail=megabytes)
     yield _unchanged(bench)
+    yield _grown(bench)
 
 
 def _unchanged(bench: Bench) -> Figure:
@@ -81,6 +82,35 @@ def _unchanged(bench: Bench) -> Figure:
         found = find([folder], known=ImportHistory(store).unchanged_source)
         assert all(one.state == "unchanged" for one in run(store, found))
     return Figure("import of unchanged files", perf_counter() - began, " s", at_most=1, detail=f"{count:,} files")
+
+
+def _grown(bench: Bench) -> Figure:
+    """What a line costs that is added to a large log, beside an import of all of it."""
+    import clew
+    from clew.sources import find, run
+
+    folder = os.path.join(bench.disk, "grown", "projects", "p")
+    size = bench.sizes.long * 1000  # 100 MB, or 10 MB
+    _write_logs(folder, 1, size)
+    (name,) = os.listdir(folder)
+    path = os.path.join(folder, name)
+    with open(path, "rb") as file:
+        last = next(line for line in map(json.loads, reversed(file.readlines())) if "uuid" in line)
+    with clew.open(bench.file(bench.disk)) as store:
+        began = process_time()
+        assert all(one.state == "imported" for one in run(store, find([folder])))
+        whole = process_time() - began
+        took = []
+        for _ in range(5):
+            last = {**last, "uuid": str(uuid.uuid4()), "parentUuid": last["uuid"]}
+            with open(path, "a") as file:
+                file.write(json.dumps(last) + "\n")
+            began = process_time()
+            (outcome,) = run(store, find([folder]))
+            took.append(process_time() - began)
+            assert outcome.messages == 1
+    detail = f"{size / 1e6:,.0f} MB; all of it takes {whole:.2f} s of processor time"
+    return Figure("a line added to a log", min(took) * 1000, " ms", at_most=50, detail=detail)
 
 
 def watching(bench: Bench) -> Iterator[Figure]:

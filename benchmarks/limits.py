@@ -1,4 +1,4 @@
-"""Reading the latest session of a directory, on each SQLite at hand."""
+"""Reading the latest sessions, on each SQLite at hand: Python's own, pysqlite3's and apsw's, if they are installed."""
 
 from __future__ import annotations
 
@@ -15,23 +15,28 @@ from clew.backends.sql import queries
 OPS = 200
 """Statements in one block."""
 _LOOK = bytes(16)
-_VALUES = ("", "session", _LOOK, 1 << 62, 1 << 62)
+_STATEMENTS = {
+    "latest": ("refs_look", ("", "session", _LOOK, 1 << 62, 1 << 62), 1),
+    "newest 50": ("refs_recent", ("", "session", 1 << 62, 1 << 62), 50),
+}
+"""By name, a statement, its values and its limit."""
 
 
 def limits(bench: Bench) -> Iterator[Figure]:
-    """The statement of `latest` against the same one with a constant limit: SQLite must prepare neither again."""
+    """Statements against the same ones with a constant limit: SQLite must prepare neither again."""
     path = bench.once("limits", lambda: _store(bench))
-    sql = queries()["refs_look"]
     for version, run in _drivers(path):
-        sides: dict[str, Side] = {
-            "constant": _side(run, sql.replace("?+0", "1"), _VALUES),
-            "parameter": _side(run, sql, (*_VALUES, 1)),
-            "plain ?": _side(run, sql.replace("?+0", "?"), (*_VALUES, 1)),
-        }
-        times = interleave(sides, rounds=bench.sizes.rounds)
-        plain = f"; LIMIT ? without +0 {times.ratio('plain ?', 'constant'):.2f}"
-        name = f"statement of latest, SQLite {version}"
-        yield ratio(name, times, side="parameter", base="constant", at_most=1.25, more=plain)
+        for what, (name, values, limit) in _STATEMENTS.items():
+            sql = queries()[name]
+            sides: dict[str, Side] = {
+                "constant": _side(run, sql.replace("?+0", str(limit)), values),
+                "parameter": _side(run, sql, (*values, limit)),
+                "plain ?": _side(run, sql.replace("?+0", "?"), (*values, limit)),
+            }
+            times = interleave(sides, rounds=bench.sizes.rounds)
+            plain = f"; LIMIT ? without +0 {times.ratio('plain ?', 'constant'):.2f}"
+            title = f"statement of {what}, SQLite {version}"
+            yield ratio(title, times, side="parameter", base="constant", at_most=1.25, more=plain)
 
 
 def _store(bench: Bench) -> str:
@@ -46,14 +51,15 @@ def _store(bench: Bench) -> str:
 
 def _drivers(path: str) -> Iterator[tuple[str, Callable[..., Any]]]:
     """Version and `execute` of each SQLite. Only one has the file open at a time: copies share no locks."""
-    for name in ("sqlite3", "pysqlite3"):
+    for name in ("sqlite3", "pysqlite3", "apsw"):
         try:
             module: Any = importlib.import_module(name)
         except ImportError:
             continue
         conn = module.Connection(path)
         try:
-            yield module.sqlite_version, conn.cursor().execute
+            version = module.sqlite_lib_version() if name == "apsw" else module.sqlite_version
+            yield version, conn.cursor().execute
         finally:
             conn.close()
 

@@ -11,7 +11,35 @@ from collections import defaultdict
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
+import pytest
+
+COLLECTED = pytest.StashKey[list[str]]()
+"""The node ids of all tests, before `-m` deselects some."""
+
 FULL = """
+# the source as text: `make check` looks at the rooms, too
+tests/test_layers.py::test_a_measure_is_within_its_limit*
+tests/test_private_names.py::test_private_names_become_fewer
+tests/test_private_reaches.py::test_no_room_reaches_into_another
+tests/providers/test_registry.py::test_no_other_module_names_a_provider
+tests/cli/test_chat.py::test_short_names_are_of_models_that_their_makers_know
+
+# longer forms of what others touch
+tests/agents/cpe/test_writer.py::test_there_and_back
+tests/cli/test_watch.py::test_a_sealed_store
+tests/store/test_redact_message.py::test_only_that_value_is_gone[[]sealed]
+tests/adapters/opentelemetry/test_hook.py::test_a_store_that_is_gone
+tests/adapters/opentelemetry/test_hook.py::test_in_the_command_line*
+tests/web/test_browser_features.py::test_windows_come_in_as_they_are_scrolled_to
+tests/web/test_browser_features.py::test_find_opens_what_is_folded
+tests/web/test_browser_features.py::test_from_here_to_here
+tests/web/test_browser.py::test_changes_by_pointer
+tests/web/test_browser.py::test_keys_of_a_conversation
+tests/web/test_soak.py::test_more_messages_than_a_window
+tests/cli/test_serve.py::test_another_port_if_its_own_is_taken
+tests/cli/test_import_interrupted.py::test_whole_conversations_stay[[][247]]
+tests/checkpoints/test_any_order.py::test_histories_that_once_failed
+
 # crashes: `make test` keeps one form of each kind of kill, power cut, failing call and key change
 tests/crash/test_rekey.py::test_a_crash_anywhere[[]deep]
 tests/crash/test_rekey.py::test_a_crash_anywhere[[]rotate]
@@ -181,6 +209,45 @@ tests/engine/objects/test_outside.py::*[[]sealed]
 tests/engine/objects/test_outside.py::test_a_note_that_was_changed[[]*-sealed]
 tests/snapshots/test_object_store.py::TestS3::test_a_conversation_that_grows
 
+# imports and exports: `make test` keeps one form of each kind of file, store and seed
+tests/exports/test_jsonl.py::test_any_history[[][1-9]]
+tests/exports/test_jsonl.py::test_a_file_that_was_cut_off[[]sealed-*
+tests/exports/test_jsonl.py::test_again_nothing_is_new[[]sealed]
+tests/exports/test_render.py::test_any_part_of_a_call_may_be_huge[[][!W]*
+tests/sources/test_apps.py::test_a_file_that_is_cut_in_its_last_line[[]vscode-log]
+tests/sources/test_apps.py::test_again_and_in_any_order[[]agno-old]
+tests/sources/test_apps.py::test_again_and_in_any_order[[]cursor-[lt]*
+tests/sources/test_apps.py::test_again_and_in_any_order[[]librechat-nested]
+tests/sources/test_apps.py::test_again_and_in_any_order[[]open-webui-export]
+tests/sources/test_apps.py::test_again_and_in_any_order[[]vscode-document]
+tests/sources/test_every_format.py::test_a_file_that_is_cut_in_its_last_record[[]codex*
+tests/sources/test_every_format.py::test_twice_and_in_two_orders[[]codex-old]
+tests/sources/test_growing.py::test_it_is_as_if_all_had_been_read_at_once[[]claude-code-200]
+tests/sources/test_growing.py::test_it_is_as_if_all_had_been_read_at_once[[]codex-2]
+tests/sources/test_growing.py::test_it_is_as_if_all_had_been_read_at_once[[]codex-old-*
+tests/sources/test_growing.py::test_random_trees_that_grow[[][1-9]]
+tests/sources/test_hostile_values.py::test_any_row[[][!alo]*
+tests/sources/test_hostile_values.py::test_any_row[[]agno-old]
+tests/sources/test_hostile_values.py::test_any_row[[]langgraph]
+tests/sources/test_hostile_values.py::test_any_row[[]open-webui-database]
+tests/sources/test_hostile_values.py::test_any_value[[][!cgov]*
+tests/sources/test_hostile_values.py::test_any_value[[]c[!lh]*
+tests/sources/test_hostile_values.py::test_any_value[[]cline]
+tests/sources/test_hostile_values.py::test_any_value[[]claude-ai]
+tests/sources/test_hostile_values.py::test_any_value[[]open-webui-export]
+tests/sources/test_hostile_values.py::test_any_value[[]vscode-document]
+tests/sources/test_import_pairs.py::test_into_a_sealed_store_with_a_bucket
+tests/sources/test_import_pairs.py::test_redaction_before_writing[[][!f]*
+tests/sources/test_native_export.py::test_any_export_comes_out_as_it_was
+tests/sources/test_recorded.py::test_a_document_that_is_cut[[]continue]
+tests/sources/test_recorded.py::test_a_log_that_is_cut_in_its_last_line[[]qwen-code]
+tests/sources/test_redacted.py::*[[]sealed*
+tests/sources/test_redacted.py::test_the_same_history_again[[]plain-again]
+tests/sources/test_usage.py::test_tokens_are_counted_once[[]*-old]
+tests/sources/test_usage.py::test_tokens_are_counted_once[[]librechat-nested]
+tests/sources/test_usage.py::test_tokens_are_counted_once[[]open-webui-export]
+tests/sources/test_usage.py::test_tokens_are_counted_once[[]vscode-document]
+
 # the terminal: one width; a passphrase takes a fifth of a second each time
 tests/cli/test_recordings.py::test_what_people_see[[]60]
 tests/cli/test_recordings.py::test_what_people_see[[]200]
@@ -199,10 +266,25 @@ tests/cli/test_terminals.py::test_colour_and_width_are_as_asked_for[[][!ls]*
 tests/cli/test_terminals.py::test_a_dumb_terminal_gets_no_escapes[[][!l]*
 tests/cli/test_hook_time.py::test_a_path_that_no_file_can_have[[]path[12]]
 
-# the page in a browser: `make test` keeps one width of the accessibility check
+# the page in a browser: `make test` keeps one width of the accessibility check, one test of each kind and all
+# attacks at once
+tests/web/test_sealed.py::*
+tests/backends/postgres/test_web_pages.py::*
+tests/cli/test_serve.py::test_a_browser_is_opened_on_a_terminal_of_this_machine
+tests/web/test_soak.py::test_a_reader_beside_two_writers
+tests/web/test_hostile.py::test_nothing_runs_and_nothing_is_sent[[][0-7]]
 tests/web/test_browser.py::test_axe_finds_nothing[[]1440-dark]
 tests/web/test_browser.py::test_axe_finds_nothing[[]640-light]
 tests/web/test_browser.py::test_axe_finds_nothing[[]390-dark]
+tests/web/test_browser_features.py::test_axe_finds_nothing_on_the_other_pages*
+tests/web/test_browser_features.py::test_far_windows_leave_the_page
+tests/web/test_browser_features.py::test_a_secret_is_shown_when_it_is_chosen[[]False]
+tests/web/test_browser_features.py::test_a_sealed_store_in_a_browser
+tests/web/test_browser_features.py::test_a_subagent_is_read_where_it_was_started
+tests/web/test_browser_features.py::test_changes_by_keyboard
+tests/web/test_browser_features.py::test_prompts_go_on_beyond_the_window
+tests/web/test_browser_features.py::test_print_and_less_motion
+tests/web/test_browser_features.py::test_the_results_page_follows_its_field
 
 # documents whose code takes long, what `make check` checks as well, and benchmarks, which only have to run
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/write-a-backend.md]
@@ -228,6 +310,13 @@ tests/docs/test_pages.py::test_code_runs[[]docs/how-to/agents.md]
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/resume-after-a-crash.md]
 tests/docs/test_reference.py::test_all_is_well
 tests/benchmarks/test_smoke.py::*
+
+# frameworks: `make test` keeps the short tests of those that are in .venv
+tests/adapters/pydantic_ai/test_checks.py::*
+tests/adapters/pydantic_ai/test_documents.py::*
+tests/adapters/opentelemetry/test_documents.py::*
+tests/adapters/pydantic_ai/test_store.py::TestSameAsInMemory::runTest
+tests/adapters/pydantic_ai/test_store.py::test_two_processes
 """
 
 

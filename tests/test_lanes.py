@@ -25,6 +25,13 @@ def untouched(promised: dict[str, set[str]], node_ids: list[str]) -> list[str]:
     return [number for number, tests in promised.items() if not tests & files]
 
 
+def test_every_line_names_a_test(pytestconfig: pytest.Config) -> None:
+    """No pattern of tests/lanes.py is left over from a test that is gone."""
+    if pytestconfig.option.file_or_dir:
+        pytest.skip("needs the whole suite to be collected")
+    assert lanes.unused(pytestconfig.stash[lanes.COLLECTED]) == []
+
+
 def test_every_promise_names_tests() -> None:
     """Each row of the page links to test files, and they exist."""
     found = promises()

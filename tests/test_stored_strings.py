@@ -33,7 +33,16 @@ DOTTED = {
     # the file of the default store
     "clew.db",
 }  # fmt: skip
-INTERNAL = {"clew.names", "clew.settings", "clew.web", "clew.exports.render", "clew.css", "clew.js"}
+INTERNAL = {
+    "clew.names",
+    "clew.page",
+    "clew.chosen",
+    "clew.settings",
+    "clew.web",
+    "clew.exports.render",
+    "clew.css",
+    "clew.js",
+}
 """Keys of click's context: they last as long as a command, and may change."""
 
 ROWS = {
@@ -42,6 +51,7 @@ ROWS = {
     "store": {"snapshot", "chain", "session", "subagent"},
     "agents": {"memory"},
     "records": {"recovery"},
+    "adapters": {"state", "document"},
     "retention": {"retention"},
     "checkpoints": {"checkpoint", "worktree", "rewind"},
     "sources": {"import", "imported"},

@@ -36,13 +36,20 @@ customer name was \u202eecila
 def demo(store: clew.Store) -> clew.Session:
     """Fills a store with a few conversations; returns the one to look at."""
     for tool, title, project, model, last in (
+        ("gemini-cli", "Read the scanned lease", None, "gemini-2.5-pro", "Clause 7 allows a rise once a year."),
+        ("llm", "Names of the moons in one line", None, "gpt-5-mini", "Io, Europa, Ganymede, Callisto."),
+        ("claude-code", "Why is the wheel 11 MB", "ledger", "claude-sonnet-4-5", "Two fixtures were in the package."),
+        ("opencode", "Move the parser to a state machine", "ledger", "claude-opus-4-5", "Three states are enough."),
         ("chatgpt", "Words for 'snapshot' that are not taken", None, "gpt-5", "“Waypoint” is free."),
         ("claude-code", "Departure board flickers at midnight", "departures", "claude-opus-4-5", "It ends at 03:00."),
         ("codex", "Backoff for the mail queue", "tidepool", "gpt-5-codex", "Capped at five minutes with full jitter."),
         ("clew", "Summarise the RFC on problem details", None, "llama3.3:70b", "RFC 9457 replaces 7807."),
     ):  # fmt: skip
         extra = {"source": {"tool": tool, "id": "x", "branch": "main"}} if tool != "clew" else None
-        one = store.sessions.create(title=title, cwd=project and f"/src/{project}", model=model, extra=extra)
+        labels = {"ledger": ["shipped"], "departures": ["bug"], None: ["idea"]}.get(project, [])
+        one = store.sessions.create(
+            title=title, cwd=project and f"/src/{project}", model=model, extra=extra, labels=labels
+        )
         one.append([clew.user(title), clew.assistant(last)])
     source = {"tool": "claude-code", "id": "5b0e2f7c-91d4-4c55-a1f6-2f0be3c7d018", "branch": "fix/webhook-retries"}
     session = store.sessions.create(

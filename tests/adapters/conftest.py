@@ -1,7 +1,7 @@
 """What the tests of adapters share: a store of each kind, and a program that is killed.
 
-`make test-adapters` runs each folder here in an environment that has its framework. Where a framework is missing, the
-tests of its folder are skipped.
+`make test-adapters` runs each folder whose framework is not in .venv in an environment of its own. Where a framework is
+missing, the tests of its folder are skipped.
 """
 
 from __future__ import annotations

@@ -99,3 +99,16 @@ def test_versions():
         check_version("no-such-package", "1", "2")
     with pytest.warns(UserWarning, match="msgspec"):
         check_version("msgspec", "98.0", "99")
+
+
+def test_a_branch_survives_a_purge_of_its_origin(keyed, sound):
+    """A message that a fork has left stays, also if only the origin had messages after it and is purged."""
+    origin = ensure(keyed, "origin")
+    first, second, _ = origin.append([clew.user(text) for text in "123"])
+    point = keyed.engine.read(lambda tx: tx.insert_point(ids.parse(second.id)))
+    fork = Session(keyed.parts, keyed.engine.write(lambda tx: keyed.ensure(tx, "a", at=point)))
+    move(keyed, fork, first.id, "4")
+    assert keyed.purge("origin")
+    assert [branch.head_id for branch in fork.branches()] == [second.id]
+    assert keyed.store.nodes.get(second.id)[0].text == "2"
+    sound(keyed.store)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -63,7 +64,11 @@ def race(work: Path, outside: Path, rounds: int) -> None:
                 seen = root.observe(path)
                 assert seen.data != b"outside"
                 state = seen.state if seen.state.kind == "file" else clew.checkpoints.FileState("file", 0o644)
-                root.put(path, state, b"inside", ".clew-" + "0" * 24 + ".part", seen.stamp)
+                part = ".clew-" + "0" * 24 + ".part"
+                fd = root.stage(path, state, b"inside", part)
+                assert fd is not None
+                os.close(fd)
+                root.swap(path, part, seen.stamp)
                 well += 1
             except (PathBlocked, OSError, clew.ClewError):
                 failed += 1

@@ -550,13 +550,13 @@ def test_an_opened_folder_is_closed_whatever_happens(lent, monkeypatch, then):
     (work / "shut" / "a").write_text("one")
     (work / "shut" / "b").write_text("one")
     close(work)
-    put, broken, seen = RootFolder.put, [True], list[str]()
+    swap, broken, seen = RootFolder.swap, [True], list[str]()
 
     def refuse(self, path, *rest):
         seen.append(path)
         if path == "shut/b" or (broken[0] and "shut/b" in seen):
             raise OSError(errno.EIO, "broken")
-        return put(self, path, *rest)
+        return swap(self, path, *rest)
 
     with as_nobody():
         checkpoints.capture(message, ["shut/a", "shut/b"])
@@ -564,7 +564,7 @@ def test_an_opened_folder_is_closed_whatever_happens(lent, monkeypatch, then):
         (work / "shut" / "b").write_text("two")
         (work / "shut").chmod(0o555)
         after = picture(work)
-        monkeypatch.setattr(RootFolder, "put", refuse)
+        monkeypatch.setattr(RootFolder, "swap", refuse)
         with pytest.raises(clew.ClewError):
             checkpoints.rewind(message)
         assert picture(work) != after
@@ -623,15 +623,15 @@ def test_a_rewind_that_can_never_be_finished(checkpoints, work, say, monkeypatch
     checkpoints.capture(message, ["a", "b"])
     for name in ("a", "b"):
         (work / name).write_text("two")
-    put, broken, seen = RootFolder.put, [True], list[str]()
+    swap, broken, seen = RootFolder.swap, [True], list[str]()
 
     def refuse(self, path, *rest):
         seen.append(path)
         if path == "b" or (broken[0] and "b" in seen):
             raise PermissionError(errno.EPERM, "not permitted")
-        return put(self, path, *rest)
+        return swap(self, path, *rest)
 
-    monkeypatch.setattr(RootFolder, "put", refuse)
+    monkeypatch.setattr(RootFolder, "swap", refuse)
     for _ in range(2):
         with pytest.raises(ReadOnly):
             checkpoints.rewind(message)

@@ -273,7 +273,7 @@ def test_a_rewind_that_fails_leaves_everything_as_it_was(checkpoints, work, say,
     checkpoints.capture_tree(message) if tree else checkpoints.capture(message, names)
     sh(work, "echo two > a; echo two > b; rm -r gone d; echo file > d; rm link; mkdir -p new/deep; echo n > new/deep/n")
     say("and on")
-    after, put = picture(work), RootFolder.put
+    after, swap = picture(work), RootFolder.swap
     if not tree:
         (work / "d").unlink()
         after = picture(work)
@@ -281,9 +281,9 @@ def test_a_rewind_that_fails_leaves_everything_as_it_was(checkpoints, work, say,
     def refuse(self, path, *rest):
         if path == "gone/y":
             raise PermissionError(errno.EPERM, "not permitted")
-        return put(self, path, *rest)
+        return swap(self, path, *rest)
 
-    monkeypatch.setattr(RootFolder, "put", refuse)
+    monkeypatch.setattr(RootFolder, "swap", refuse)
     with pytest.raises(ReadOnly):
         checkpoints.rewind(message, mode="both")
     monkeypatch.undo()

@@ -59,3 +59,49 @@ def test_what_was_skipped_is_told(clew_cli: Run, tmp_path: Path) -> None:
     shown = clew_cli("--db", str(made.path), "ls")
     assert shown.code == 0
     assert "clew: skipped message odd" in shown.err and shown.err.endswith(": unknown role\n")
+
+
+def test_ls_mentions_the_file_here(clew_cli: Run, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`ls` says that there is one, and how to import or read it, until all of it is imported."""
+    monkeypatch.chdir(file.parent)
+    clew_cli("append", input='{"text": "x"}')
+    said = clew_cli("ls").err
+    assert ".cpeconvo here has 3 conversations of CPE that are not in clew" in said
+    assert "clew import .cpeconvo" in said and "clew --db .cpeconvo ls" in said
+    assert "cpeconvo" not in clew_cli("--db", ".cpeconvo", "ls").err
+    assert clew_cli("ls", "--json").err == ""
+    clew_cli("import", ".cpeconvo")
+    listed = clew_cli("ls")
+    assert "cpeconvo" not in listed.err
+    assert "  cpe  " in listed.out
+
+
+def test_its_ids_name_imported_messages(clew_cli: Run, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An id of CPE names the message, or for commands that take a conversation, the one that has it."""
+    monkeypatch.chdir(file.parent)
+    clew_cli("append", input='{"text": "x"}')
+    known = clew_cli("show", "jkl012")
+    assert (known.code, "clew import .cpeconvo" in known.err, "clew --db .cpeconvo show jkl012" in known.err) == (
+        3, True, True,
+    )  # fmt: skip
+    clew_cli("import", ".cpeconvo")
+    assert "Sure, what's your question?" in clew_cli("show", "jkl012").out
+    renamed = clew_cli("rename", "jkl012", "Go and Python", "--json")
+    assert renamed.code == 0
+    assert clew_cli("show", "abc123", "--json").json
+    assert "Go and Python" in clew_cli("ls").out
+    assert clew_cli("redact", "--apply", "jkl012").code == 0
+    assert clew_cli("show", "zzz999").code == 3
+
+
+def test_exporting_a_file(clew_cli: Run, file: Path, tmp_path: Path) -> None:
+    """`export --as cpeconvo` writes a file that reads as before; it never replaces one."""
+    clew_cli("import", str(file))
+    out = tmp_path / "new"
+    assert clew_cli("export", "--as", "cpeconvo", "-o", str(out)).code == 0
+    assert "Sure, what's your question?" in clew_cli("--db", str(out), "show", "jkl012").out
+    again = clew_cli("export", "--as", "cpeconvo", "-o", str(out))
+    assert (again.code, "exists" in again.err) == (1, True)
+    one = tmp_path / "one"
+    assert clew_cli("export", "Kinds1", "--as", "cpeconvo", "-o", str(one), "--json").json["conversations"] == 1
+    assert "Look" in clew_cli("--db", str(one), "tree").out

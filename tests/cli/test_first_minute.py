@@ -10,6 +10,7 @@ import re
 import shutil
 import sys
 from pathlib import Path
+from urllib.request import HTTPCookieProcessor, build_opener
 
 import pytest
 
@@ -61,12 +62,12 @@ def test_a_home_with_histories(tmp_path: Path) -> None:
     """The table, one question, and the picker with what was imported; a key without its package is no obstacle."""
     fill(tmp_path)
     with in_a_home(tmp_path, ANTHROPIC_API_KEY="sk-ant-none") as terminal:
-        shown = terminal.run("clew", r"ot now\? \[a\]:$")
+        shown = terminal.run("clew", r"Your choice \[a\]:$")
         check("first-minute", shown, tmp_path)
         assert "Claude Code deletes conversations after 30 days" in shown
         terminal.type("a", "Enter")
         shown = terminal.shown("Build fails(.|\n)*esc quit")  # the rows come after the frame
-        assert "Also: clew hook install · clew import --watch · clew chat" in shown
+        assert "Also: clew hook install · clew import --watch · clew chat · clew serve" in shown
         terminal.type("build")
         terminal.shown("Build fails(.|\n)*The lint step fails")
         terminal.type("Escape", "Escape")
@@ -75,14 +76,40 @@ def test_a_home_with_histories(tmp_path: Path) -> None:
         terminal.run("clew", "esc quit")  # the second time it does not ask
 
 
+def test_the_web_page_is_one_more_choice(tmp_path: Path) -> None:
+    """It is part of the same question: all is imported, the page is served at the printed URL, until Ctrl-C."""
+    fill(tmp_path)
+    with in_a_home(tmp_path, BROWSER="true") as terminal:
+        assert "in a browser: http://127.0.0.1:8765" in terminal.run("clew", r"Your choice \[a\]:$")
+        terminal.type("w", "Enter")
+        shown = terminal.shown(r"(?s)http://127\.0\.0\.1:\d+/enter.*Press Ctrl\+C to stop")
+        (url,) = re.findall(r"http://\S+/enter\S+", shown)
+        with build_opener(HTTPCookieProcessor()).open(url, timeout=30) as page:
+            assert "Build fails" in page.read().decode()
+        terminal.type("C-c")
+        terminal.shown(r"^\$$")
+        terminal.run("clew", "Build fails(.|\n)*esc quit")
+
+
+def test_without_the_packages_of_the_page(tmp_path: Path) -> None:
+    """It is not offered, and the question is one line."""
+    fill(tmp_path)
+    missing = tmp_path / "missing"
+    missing.mkdir()
+    (missing / "sitecustomize.py").write_text("import sys\nsys.modules['uvicorn'] = None\n")
+    with in_a_home(tmp_path) as terminal:
+        shown = terminal.run(f"PYTHONPATH={missing}:$PYTHONPATH clew", r"ot now\? \[a\]:$")
+        assert "browser" not in shown
+
+
 def test_not_now(tmp_path: Path) -> None:
     """Nothing is stored, and it asks again the next time."""
     fill(tmp_path)
     with in_a_home(tmp_path) as terminal:
-        terminal.run("clew", r"ot now\? \[a\]:$")
+        terminal.run("clew", r"Your choice \[a\]:$")
         terminal.type("n", "Enter")
         assert "clew import --watch" in terminal.shown(r"Nothing was imported(.|\n)*^\$$")
-        terminal.run("clew", r"ot now\? \[a\]:$")
+        terminal.run("clew", r"Your choice \[a\]:$")
 
 
 def test_an_empty_home(tmp_path: Path) -> None:
@@ -142,6 +169,9 @@ def test_the_command_of_an_environment(tmp_path: Path, monkeypatch: pytest.Monke
     wanted = '[tool]\nrequirements = [{ name = "clew", directory = "/src/clew", extras = ["cli"] }]\n'
     (tool / "uv-receipt.toml").write_text(wanted)
     assert install_command("anthropic", str(tool), "/usr").endswith(" '/src/clew[cli]'")
+    (tool / "uv-receipt.toml").write_text(wanted[:-2] + ', { name = "openai", specifier = ">=3.49" }]\n')
+    both = install_command("anthropic", str(tool), "/usr")
+    assert both.startswith("uv tool install --with 'openai>=3.49' --with ") and both.endswith(" '/src/clew[cli]'")
     assert requirements("anthropic")[0].startswith(("anthropic", "clew[anthropic]"))
 
 

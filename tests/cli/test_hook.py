@@ -18,6 +18,7 @@ from clew import agents
 from clew.checkpoints import Checkpoints
 from clew.cli.agent_hook.prompts import last_prompt
 from clew.sources import lines, records
+from clew.sources.history import ImportHistory
 
 SESSION = "8c35adc1-0000-4000-8000-000000000001"
 PROMPTS = ["e117e877-9dc4-4e2a-8260-2910af0c3b05", "e117e877-9dc4-4e2a-8260-2910af0c3b06"]
@@ -400,8 +401,10 @@ def test_a_large_message(agent, db):
     agent.write(type="assistant", uuid=str(uuid.UUID(int=100)), message={"role": "assistant", "content": "yes"})
     assert agent.hook("Stop") == ""
     with clew.open(db) as store:
-        first, last = store.sessions.get(SESSION).path()
+        session = store.sessions.get(SESSION)
+        first, last = session.path()
         assert (first.id, last.text) == (SAID[0], "yes")
+        assert b"".join(records(session, store)) == agent.transcript.read_bytes()
 
 
 STRANGE: list[dict[str, object]] = [
@@ -441,19 +444,23 @@ def test_a_transcript_that_is_no_file_is_not_waited_for(agent, what):
 
 
 def test_an_endless_line_is_passed_over(agent, db, monkeypatch):
-    """What comes after it is taken over; one that does not end yet waits."""
+    """It is said how long it was, once; what comes after it is taken over; one that does not end yet waits."""
     monkeypatch.setattr(lines, "LONGEST", 5000)
     agent.say("before")
     with agent.transcript.open("a") as file:
         file.write('{"type":"x","y":"' + "x" * 20_000)
-    agent.hook("Stop")
+    assert agent.hook("Stop") == ""
     with agent.transcript.open("a") as file:
         file.write('"}\n{"type":"after","y":"' + "y" * 3000 + '"}\n')
-    agent.hook("Stop")
-    agent.hook("Stop")
+    assert "line 2: the line has 20,020 bytes, more than" in agent.hook("Stop")
+    assert agent.hook("Stop") == ""
+    agent.say("more")
+    assert agent.hook("Stop") == ""
     with clew.open(db) as store:
         found = [json.loads(line) for line in records(store.sessions.get(SESSION), store)]
-        assert [one["type"] for one in found] == ["user", "after"]
+        assert [one["type"] for one in found] == ["user", "after", "user"]
+        (seen,) = ImportHistory(store).files()
+        assert [why[:27] for why in seen.file.skipped] == ["line 2: the line has 20,020"]
 
 
 # -- beside an import

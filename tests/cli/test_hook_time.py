@@ -44,11 +44,16 @@ def hook(event: dict[str, Any], name: str, **more: Any) -> str:
     return done.stderr
 
 
-def test_a_transcript_without_an_end(event: dict[str, Any]) -> None:
-    """30 GB without a newline: the hook stops in time and says that something is left."""
-    with open(event["transcript_path"], "wb") as file:
+def test_a_transcript_without_an_end(event: dict[str, Any], db: str) -> None:
+    """30 GB without a newline: each call stops in time and says that something is left; what is before it is stored."""
+    before = "".join(f'{{"type":"x","uuid":"{number}"}}\n' for number in range(5))
+    with open(event["transcript_path"], "w") as file:
+        file.write(before)
         file.truncate(30 << 30)
-    assert "left for the next call" in hook(event, "Stop", prompt_id=str(uuid.uuid4()))
+    for _ in range(2):
+        assert "left for the next call" in hook(event, "Stop", prompt_id=str(uuid.uuid4()))
+    with clew.open(db) as store:
+        assert b"".join(records(store.sessions.get(SESSION), store)) == before.encode()
 
 
 @pytest.mark.parametrize("path", ["a/" * 100_000, "../" * 70_000, "a" * 200_000])

@@ -128,3 +128,14 @@ def test_many_are_listed_as_one_is(clew_cli, db):
     shown = {words[3].removeprefix("⑂ "): (words[0], words[2]) for words in (re.split(r"  +", line) for line in lines)}
     assert len(lines) == 1204
     assert shown == wanted
+
+
+def test_a_conversation_without_a_title_is_named_by_what_was_typed(clew_cli, db):
+    """Instructions and context that a tool puts before the first prompt do not name it."""
+    with clew.open(db) as store:
+        session = store.sessions.create()
+        session.append([clew.system("Be brief."), clew.user("<context>x</context>"), clew.user("Why does it fail?")])
+        store.sessions.create().append(clew.user("<only this>"))
+    shown = clew_cli("ls").out
+    assert "Why does it fail?" in shown and "<only this>" in shown
+    assert "Be brief" not in shown and "<context>" not in shown

@@ -152,33 +152,47 @@ def test_the_settings_redact_whatever_is_stored(clew_cli, talk, db, tmp_path, mo
 
 
 def test_a_secret_is_removed_from_one_message(clew_cli, talk, db, tmp_path):
-    """A new version takes its place, later messages follow it, the old bytes are gone from every file."""
+    """A new version takes its place under the same id, and the old bytes are gone from every file."""
     session = talk("hello", f"it is {CANARY}", "and then", title="Keys")
-    handle = clew_cli("show", session, "--jsonl").lines[1]["handle"]
-    would = clew_cli("redact", "--apply", handle, "--dry-run")
-    assert (would.code, "would remove github-token 1" in would.out) == (0, True)
+    node = clew_cli("show", session, "--jsonl").lines[1]
+    would = clew_cli("redact", "--apply", node["handle"], "--dry-run")
+    assert (would.code, f"would remove github-token 1 from message {node['handle']}" in would.out) == (0, True)
     assert clew_cli("redact").code == 1
-    done = clew_cli("redact", "--apply", handle, "--json").json
-    assert (done["counts"], done["sessions"], done["copied"]) == ({"github-token": 1}, [session], 1)
-    assert done["receipt"] in clew_cli("receipts", "--json").out
+    done = clew_cli("redact", "--apply", node["handle"], "--json").json
+    assert (done["message"], done["counts"], done["sessions"]) == (node["id"], {"github-token": 1}, [session])
+    (receipt,) = clew_cli("receipts", "--json").json
+    assert (receipt["id"], receipt["redacted"]) == (done["receipt"], [session])
+    assert "old version of 1 message, 1 conversation" in clew_cli("receipts").out
     texts = [line["text"] for line in clew_cli("show", session, "--jsonl").lines]
     assert [texts[0], texts[2]] == ["hello", "and then"]
     assert CANARY not in texts[1]
     assert clew_cli("redact").code == clew_cli("verify").code == 0
     assert not [file for file in tmp_path.glob("chats.db*") if CANARY.encode() in file.read_bytes()]
-    assert "Nothing found" in clew_cli("redact", "--apply", done["new"]).err
+    assert "Nothing found" in clew_cli("redact", "--apply", node["handle"]).err
 
 
-def test_a_shared_message_is_not_redacted_in_one_place_only(clew_cli, talk):
-    """With forks or branches after it nothing is changed, and they are named."""
+def test_a_shared_message_is_redacted_everywhere(clew_cli, talk):
+    """Forks and branches have the new version; what would change, and what did, names the conversations."""
     session = talk(f"it is {CANARY}", "and then", title="Keys")
     first = clew_cli("show", session, "--jsonl").lines[0]["id"]
     fork = clew_cli("fork", session, "--title", "Other", "--json").json["handle"]
-    done = clew_cli("redact", "--apply", first)
-    assert done.code == 1
-    assert f"{fork} (Other)" in done.err
-    clew_cli("purge", fork, "--yes")
     clew_cli("rewind", session, first)
     clew_cli("append", session, input='{"text": "otherwise"}')
-    assert "on a branch" in clew_cli("redact", "--apply", first).err
-    assert len(clew_cli("tree", "--json").json) == 3
+    would = clew_cli("redact", "--apply", first, "--dry-run")
+    assert f"  in {fork} (Other)" in would.out and "(Keys)" in would.out
+    clew_cli("hold", fork)
+    held = clew_cli("redact", "--apply", first)
+    assert (held.code, "is held" in held.err) == (1, True)
+    clew_cli("release", fork)
+    done = clew_cli("redact", "--apply", first)
+    assert (done.code, f"  in {fork} (Other)" in done.out, "receipt" in done.out) == (0, True, True)
+    for one in (session, fork):
+        assert CANARY not in clew_cli("show", one).out
+    assert clew_cli("redact").code == clew_cli("verify").code == 0
+
+
+def test_an_unknown_message(clew_cli, talk):
+    """It is not found, and the hint says where the IDs are."""
+    talk("hello")
+    done = clew_cli("redact", "--apply", "zzzzzz")
+    assert (done.code, "clew show" in done.err) == (3, True)

@@ -96,3 +96,17 @@ def test_an_unknown_cost_is_null(clew_cli, db):
     assert costs == {"m-1": 40_000, "m-2": None, "free": 0, "unpriced": None}
     assert (found["total"]["cost"], found["total"]["cost_unknown"]) == (40_000, 3)
     assert "Cost unknown for 3 answers." in clew_cli("stats").out
+
+
+def test_a_trace_counts_where_its_session_does(clew_cli, db):
+    """Messages of a subagent have the project and the tool of the conversation that called it."""
+    with clew.open(db) as store:
+        origin = {"source": {"tool": "codex", "id": "x"}}
+        session = store.sessions.create(cwd="/src/app", extra=origin)
+        session.append(clew.user("a"))
+        trace = store.sessions.create(agent="helper", owner=session, extra=origin)
+        trace.append([clew.user("b"), clew.user("c")])
+    found = clew_cli("stats", "--json").json
+    assert {name: one["messages"] for name, one in found["by_project"].items()} == {"/src/app": 3}
+    assert {name: one["messages"] for name, one in found["by_tool"].items()} == {"codex": 3}
+    assert clew_cli("stats", "--project", "/src/app", "--json").json["total"]["messages"] == 3

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -43,8 +44,8 @@ def watcher(*arguments: str) -> Iterator[subprocess.Popen[str]]:
             running.kill()
 
 
-def is_stored(db: str, id: str) -> bool:
-    with clew.open(db) as store:
+def is_stored(db: str, id: str, key: bytes | None = None) -> bool:
+    with clew.open(db, key=key) as store:
         try:
             return bool(store.nodes.get(id))
         except clew.NotFound:
@@ -74,6 +75,27 @@ def test_a_new_message_is_in_the_store(tmp_path, db):
     assert (running.returncode, "Traceback" in err, "Undo with" in err) == (0, False, True)
     told = [json.loads(one) for one in out.splitlines()]
     assert [each["messages"] for one in told for each in one["conversations"]] == [1, 1, 1]
+
+
+def test_a_sealed_store(tmp_path, db, monkeypatch):
+    """With a key, a large log is followed line by line, and no word is in the files."""
+    key = clew.keys.from_file(tmp_path / "store.key", create=True)
+    assert isinstance(key, bytes)
+    monkeypatch.setenv("CLEW_KEY_FILE", str(tmp_path / "store.key"))
+    log = tmp_path / "projects" / f"{SESSION}.jsonl"
+    log.parent.mkdir()
+    log.write_bytes(jsonl(claude_line(n, n - 1 or None, "user", f"Why lint? {n} " + "x" * 2000) for n in range(1, 600)))
+    with watcher(str(log.parent)) as running:
+        for number in (600, 601):
+            append(log, jsonl([claude_line(number, number - 1, "user", "Unused import.")]))
+            until(partial(is_stored, db, an_id(number), key))
+        running.send_signal(signal.SIGINT)
+        running.communicate(timeout=PATIENCE)
+    with clew.open(db, key=key) as store:
+        assert [node.id for node in store.sessions.get(SESSION).path()] == [an_id(n) for n in range(1, 602)]
+        assert store.verify().damage == []
+    raw = b"".join(file.read_bytes() for file in Path(db).parent.glob("chats.db*"))
+    assert not any(word in raw for word in (b"Why lint", b"Unused import", an_id(300).encode()))
 
 
 def test_the_histories_on_this_machine(tmp_path, db):

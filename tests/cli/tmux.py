@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+from itertools import count
 from pathlib import Path
 from typing import Self
 
@@ -15,6 +16,7 @@ from tests.reliability.tools import need
 PATIENCE = 60
 """Seconds for something to be shown, on a machine that does much else."""
 HEIGHT = 32
+_NUMBERS = count()
 
 
 class Terminal:
@@ -22,7 +24,7 @@ class Terminal:
 
     def __init__(self, width: int, folder: Path, env: dict[str, str]) -> None:
         need("tmux")
-        self._socket = f"clew-{os.getpid()}-{width}"
+        self._socket = f"clew-{os.getpid()}-{next(_NUMBERS)}"  # the server before it may still be ending
         self._width = width
         self._folder = folder
         tools = folder / "bin"

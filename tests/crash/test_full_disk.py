@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -205,6 +206,7 @@ def test_purging_on_a_small_disk(tmp_path: Path, space: str, again: bool, size: 
 
 def test_what_is_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is the owner's alone, takes its space really, and is given back in parts; not where little is left."""
+    monkeypatch.setattr(reserve, "PLENTY", 1 << 60)
     kept = reserve.Reserve(str(tmp_path / "s.db"))
     assert not kept.give()
     kept.keep()
@@ -219,9 +221,30 @@ def test_what_is_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert kept.give()
     assert not kept.give()
     monkeypatch.undo()
+    monkeypatch.setattr(reserve, "PLENTY", 1 << 60)
     monkeypatch.delattr(os, "posix_fallocate")
     kept.keep()
     assert file.stat().st_size == reserve.SIZE
+
+
+def test_what_is_set_aside_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a large disk it is a share of the store, and grows with it; once the disk has little left, it is whole."""
+    monkeypatch.setattr("clew.backends.sqlite.writer.RESERVE_EVERY", -1.0)
+    file = tmp_path / "s.db-reserve"
+    with clew.open(tmp_path / "s.db") as store:
+        session = store.sessions.create()
+        session.append([clew.user("x" * 600) for _ in range(1000)])
+        assert file.stat().st_size == reserve.SLICE
+        session.append([clew.user("x" * 9000) for _ in range(1000)])
+        for _ in range(3):
+            time.sleep(0.002)
+            session.append(clew.user("more"))
+        size = (tmp_path / "s.db").stat().st_size
+        assert reserve.SLICE < file.stat().st_size <= size // reserve.SHARE
+        monkeypatch.setattr(reserve, "PLENTY", 1 << 60)
+        time.sleep(0.002)
+        session.append(clew.user("more"))
+        assert file.stat().st_size == reserve.SIZE
 
 
 def test_no_space_to_open_in(small: disk.Disk) -> None:

@@ -11,9 +11,10 @@ import clew
 from clew.base.messages import Media, Text, ToolCall, ToolResult
 from clew.exports import html
 from clew.exports.render import diff
-from clew.exports.render.message import Renderer, entry
+from clew.exports.render.message import Links, Renderer, entry
 from clew.exports.render.terminal import terminal
 from clew.exports.render.text import LONGEST, code, inline, markdown
+from clew.exports.render.tools import ShownCall, render_call, render_result
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -100,6 +101,65 @@ def test_a_long_line_is_cut() -> None:
     shown = markdown("x" * 10_000_000)
     assert len(shown) < LONGEST * 2
     assert "9,900,000 more characters" in shown
+
+
+HUGE = 3_000_000
+NESTED = "[" * 500 + "1," * (HUGE // 2) + "1" + "]" * 500
+LARGE_CALLS = [
+    ToolCall(id="x" * HUGE, name="x" * HUGE, arguments={}),
+    ToolCall(id="c", name="Bash", arguments={"command": "x" * HUGE}),
+    ToolCall(id="c", name="Edit", arguments={"file_path": "x" * HUGE, "old_string": "x" * HUGE, "new_string": "y"}),
+    ToolCall(id="c", name="Write", arguments={"file_path": "a", "content": "\n" * HUGE}),
+    ToolCall(id="c", name="apply", arguments={"patch": "@@\n+" + "x" * HUGE}),
+    ToolCall(id="c", name="Task", arguments={"prompt": "[" * HUGE}),
+    ToolCall(id="c", name="other", arguments={"x" * HUGE: ["x"] * HUGE}),
+]
+
+
+@pytest.mark.parametrize("call", LARGE_CALLS, ids=lambda call: call.name[:6])
+def test_any_part_of_a_call_may_be_huge(call: ToolCall) -> None:
+    """A name, an id, a path, a line of a diff or an argument of megabytes gives a short page."""
+    result = ToolResult(call_id=call.id, content=(Text(text="x" * HUGE),))
+    assert len(render_call(ShownCall(call, result), lambda _: "")) < 4 * LONGEST
+    assert len(render_result(result, lambda _: "")) < 2 * LONGEST
+
+
+HUGE_TEXTS = [
+    "x" * HUGE,
+    "[" * HUGE,
+    "\u202e" * HUGE,
+    "\ue000" * HUGE,
+    "\x1b[31mx" * (HUGE // 6),
+    "a\r" * (HUGE // 2),
+    NESTED,
+]
+
+
+@pytest.mark.parametrize("text", HUGE_TEXTS, ids=["line", "brackets", "bidi", "marks", "colours", "bar", "json"])
+def test_hostile_text_is_rendered_soon(text: str) -> None:
+    """A long line, brackets, hidden characters, colours or nested JSON neither grow nor keep the server busy."""
+    parts = [markdown(text), terminal(text), code(text, "python"), diff.render(diff.compare("", text), text)]
+    parts.append(render_result(ToolResult(call_id=text, content=(Text(text=text),)), lambda _: ""))
+    for part in parts:
+        assert len(part) < 6 * LONGEST
+
+
+def test_colours_take_a_limited_time() -> None:
+    """Code that a lexer reads slowly keeps its text, and loses colours from where the time is over."""
+    text = "a\n " * 3000
+    assert re.sub("<[^>]+>", "", code(text, "csharp")) == text
+    assert code("x = 1", "python") != "x = 1"
+
+
+@pytest.mark.parametrize("name", ['"', "<b>", "\u202e", "\ue000", "\x1b", "' onerror=alert(1) '"])
+def test_a_name_stays_inside_its_attribute(name: str) -> None:
+    """A chip for a hidden character cannot be in an attribute: the name is escaped there instead."""
+    media = Media(modality="image", mime_type="image/png", blob="0" * 64, name=name)
+    shown = Renderer([], Links(media=lambda _: "/x")).media(media) + diff.render([], name)
+    attributes = {key for _, found in Tags(shown).seen for key in found if not key.startswith("aria-")}
+    assert attributes <= {"class", "href", "src", "alt", "loading", "width", "height", "title", "tabindex", "role"}
+    assert '"<span' not in shown
+    assert "\u202e" not in shown
 
 
 def talk(store: clew.Store) -> clew.Session:

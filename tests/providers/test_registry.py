@@ -32,14 +32,17 @@ ALLOWED = {
     "chat/claude_program.py": "the program is called claude",
     "chat/factory.py": "the program is called claude",
     "cli/setup/installation.py": "the program `claude` has the name of a provider",
+    "adapters/claude.py": "transcripts of the Claude Agent SDK",
+    "adapters/litellm.py": "LiteLLM names endpoints after providers",
     "adapters/openai_agents.py": "sessions of the OpenAI Agents SDK store items of OpenAI",
+    "sources/openai_agents.py": "sessions of the OpenAI Agents SDK have items of OpenAI",
+    "sources/agno.py": "sessions of agno have messages of OpenAI",
     "sources/claude_code.py": "Claude Code stores messages of Anthropic",
     "sources/gemini_cli.py": "Gemini CLI stores messages of Gemini",
     "sources/qwen_code.py": "Qwen Code stores messages of Gemini",
     "testing/backend/reading.py": "a message to store",
     "testing/providers/server.py": "the scripted server speaks their protocols",
     "testing/snapshots.py": "snapshots to store",
-    "web/views.py": "names of roles on the page",
 }
 """Modules outside `providers` that name a provider, and why."""
 

@@ -956,3 +956,14 @@ def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "re2", None)
     with pytest.raises(clew.Unavailable, match=r"clew\[redaction\]"):
         Rules([Rule("a", "x")])
+
+
+def test_spans_are_positions_of_characters() -> None:
+    """Matches are given where they are in the text, in order, also after characters of several bytes, and merged."""
+    rules = Rules([Rule("word", r"secret\w*"), Rule("tail", r"ret\d+ more"), Rule("umlaut", "ü+")])
+    text = "é𝄞 secret1 more, üü and secret2"
+    found = rules.spans(text, TimeBudget(len(text)))
+    assert [(text[start:end], rule) for start, end, rule in found] == [
+        ("secret1 more", "word"), ("üü", "umlaut"), ("secret2", "word"),
+    ]  # fmt: skip
+    assert rules.spans("nothing", TimeBudget(7)) == []

@@ -111,7 +111,7 @@ def test_what_was_planted_in_the_search_index(path: Path) -> None:
     with clew.open(path) as store:
         store.sessions.create().append(clew.user("said"))
         assert store.search("said")
-    plant(index, f"DROP TABLE words; CREATE VIEW words AS {ENDLESS}")
+    plant(index, f"DROP TABLE words_1; CREATE VIEW words_1 AS {ENDLESS}")
     with clew.open(path) as store, within(2):
         (damage,) = store.verify().damage
         assert (damage.what, damage.where) == ("search", str(index))

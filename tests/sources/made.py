@@ -12,6 +12,7 @@ from typing import Any
 from clew.base.messages import Message
 from clew.providers.neutral import neutral
 from clew.sources.contract import About, Entry, Part, Skip, Source
+from clew.sources.frames import FRAME, unframe
 from clew.sources.items import Item
 
 
@@ -56,6 +57,14 @@ def read(source: Source, data: bytes, path: str = f"projects/p/{SESSION}.jsonl")
 
 def entries(parts: Iterable[Part]) -> list[Entry]:
     return [part for part in parts if isinstance(part, Entry)]
+
+
+def document_of(parts: Iterable[Part]) -> bytes:
+    """The document that the frame of a conversation and its messages give."""
+    found = entries(parts)
+    bodies = {entry.id: entry.raw for entry in found}
+    (framed,) = (entry.raw for entry in found if entry.key == FRAME)
+    return unframe(framed, lambda name, _: bodies[name])
 
 
 def messages(parts: Iterable[Part]) -> dict[str, Entry]:

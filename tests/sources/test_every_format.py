@@ -14,7 +14,7 @@ import pytest
 import clew
 from clew.base.messages import Native
 from clew.providers.neutral import neutral
-from clew.sources.contract import About, Entry, Skip, Source, unframe
+from clew.sources.contract import About, Entry, Skip, Source
 from clew.sources.importer import import_item, records
 from clew.sources.items import items
 from clew.sources.registry import find, sources
@@ -135,24 +135,6 @@ def test_the_bytes_of_a_file_come_back(sample: Sample, folder: Path, tmp_path: P
         with clew.open(tmp_path / f"{number}.db") as one:
             (session,) = bring(one, folder, [name], sample)
             assert b"".join(records(one.sessions.get(session), one)) == sample.files[name]
-
-
-@pytest.mark.parametrize("sample", [one for one in SAMPLES if one.name in ("chatgpt", "claude-ai")], ids=named)
-def test_the_bytes_of_a_conversation_come_back(sample: Sample, folder: Path, store: clew.Store) -> None:
-    """Each conversation of an export, written out again, is in the file as it was."""
-    sample.write(folder)
-    bring(store, folder, sample.histories, sample)
-    whole = b"".join(sample.files.values())
-    for session in all_sessions(store):
-        *bodies, frame = records(session, store)
-        parts = {part.key: part.raw for part in read(sample, folder) if isinstance(part, Entry) and part.raw in bodies}
-        assert unframe(frame, parts) in whole
-
-
-def read(sample: Sample, folder: Path) -> Iterator[Any]:
-    for name in sample.histories:
-        (item,) = items(str(folder / name))
-        yield from source(sample.source).read(item)
 
 
 @pytest.mark.parametrize("sample", LINES, ids=named)

@@ -12,10 +12,10 @@ import pytest
 import clew
 from clew.sources.chatgpt import ChatGPT
 from clew.sources.claude_ai import ROOT, ClaudeAI
-from clew.sources.contract import Entry, Part, Source, unframe
+from clew.sources.contract import Source
 from clew.sources.items import Item
 from clew.sources.json_array import elements
-from tests.sources.made import about, an_id, messages, path, read, skips, view
+from tests.sources.made import about, an_id, document_of, messages, path, read, skips, view
 
 OPENAI, CLAUDE = ChatGPT(), ClaudeAI()
 
@@ -60,12 +60,6 @@ def say(number: int, sender: str, text: str, **more: Any) -> dict[str, Any]:
 TALK = claude(say(1, "human", "Hello", created_at="2026-01-02T03:04:05.000000Z"), say(2, "assistant", "Hi"))
 
 
-def rebuilt(parts: list[Part]) -> bytes:
-    found = [part for part in parts if isinstance(part, Entry)]
-    bodies = {entry.key: entry.raw for entry in found if entry.message is not None}
-    return unframe(next(entry.raw for entry in found if entry.message is None), bodies)
-
-
 @pytest.mark.parametrize(("source", "conversation"), [(OPENAI, TREE), (CLAUDE, TALK)], ids=["chatgpt", "claude-ai"])
 @pytest.mark.parametrize("form", [{}, {"separators": (",", ":")}, {"indent": 2}, {"ensure_ascii": False}], ids=repr)
 def test_every_byte_of_a_conversation_is_kept(
@@ -74,7 +68,7 @@ def test_every_byte_of_a_conversation_is_kept(
     """Its frame and its messages give back the bytes, however the JSON was written."""
     whole = json.dumps([conversation], **form).encode()
     ((start, end),) = elements(whole)
-    assert rebuilt(read(source, whole)) == whole[start:end]
+    assert document_of(read(source, whole)) == whole[start:end]
 
 
 def test_the_whole_tree_of_chatgpt() -> None:

@@ -178,3 +178,16 @@ def test_two_orders(tmp_path: Path) -> None:
             ])  # fmt: skip
     assert seen[0] == seen[1]
     assert [data for _, data in seen[0]] == [own.read_bytes(), other.read_bytes()]
+
+
+def test_a_name_that_is_not_text(store: clew.Store, tmp_path: Path) -> None:
+    """A file whose name is not UTF-8, and a title with a NUL, give a conversation like any other."""
+    path = os.path.join(os.fsencode(tmp_path), b"trace-\xff.jsonl")
+    header = {"type": "session", "harness": "x", "name": "a\0b"}
+    with open(path, "wb") as file:
+        file.write(jsonl([header, {"type": "message", "message": {"role": "user", "content": "Hello"}}]))
+    (done,) = run(store, find([os.fsdecode(path)]))
+    assert (done.state, done.messages) == ("imported", 1)
+    (session,) = store.sessions.list()
+    assert (session.title, session.path()[-1].text) == ("a\ufffdb", "Hello")
+    assert [one.state for one in run(store, find([os.fsdecode(path)]))] == ["unchanged"]

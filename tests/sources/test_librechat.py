@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from clew.base.messages import Opaque, Text, Thinking, ToolCall, ToolResult, Usage
-from clew.sources.contract import derived_id, unframe
+from clew.sources.contract import derived_id
 from clew.sources.librechat import NAME, LibreChat
-from tests.sources.made import about, an_id, entries, messages, path, read, skips, view
+from tests.sources.made import about, an_id, document_of, messages, path, read, skips, view
 from tests.sources.samples import librechat as sample
 
 SOURCE = LibreChat()
@@ -53,9 +53,7 @@ def test_what_a_message_says(chat: dict[str, Any]) -> None:
 @pytest.mark.parametrize("form", [{}, {"indent": 2}], ids=repr)
 def test_every_byte_is_kept(chat: dict[str, Any], form: dict[str, Any]) -> None:
     """The frame and the messages give the document back."""
-    found = entries(read(SOURCE, sample.document(chat, **form), "a/b.json"))
-    bodies = {entry.key: entry.raw for entry in found if entry.message is not None}
-    assert unframe(found[-1].raw, bodies) == sample.document(chat, **form)
+    assert document_of(read(SOURCE, sample.document(chat, **form), "a/b.json")) == sample.document(chat, **form)
 
 
 def test_odd_trees() -> None:

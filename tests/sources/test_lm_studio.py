@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from clew.base.messages import Opaque, Text, Thinking, ToolCall, ToolResult, Usage
-from clew.sources.contract import Part, unframe
+from clew.sources.contract import Part
 from clew.sources.lm_studio import LMStudio
-from tests.sources.made import about, entries, messages, path, read, view
+from tests.sources.made import about, document_of, messages, path, read, view
 from tests.sources.samples import lm_studio as sample
 
 SOURCE = LMStudio()
@@ -65,9 +65,7 @@ def test_another_version_is_selected_later() -> None:
 def test_every_byte_is_kept(form: dict[str, Any]) -> None:
     """The frame and the versions give the document back."""
     data = sample.document(**form)
-    found = entries(read(SOURCE, data, sample.PATH))
-    bodies = {entry.key: entry.raw for entry in found if entry.message is not None}
-    assert unframe(found[-1].raw, bodies) == data
+    assert document_of(read(SOURCE, data, sample.PATH)) == data
 
 
 def test_the_same_words_again() -> None:

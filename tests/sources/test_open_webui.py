@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from clew.base.messages import Media, Opaque, Text, Thinking, ToolCall, ToolResult, Usage
-from clew.sources.contract import Part, derived_id, unframe
+from clew.sources.contract import Part, derived_id
 from clew.sources.items import items
 from clew.sources.json_array import elements
 from clew.sources.open_webui import NAME, OpenWebUI
 from clew.sources.sqlite import record_row
-from tests.sources.made import about, entries, messages, path, read, skips, view
+from tests.sources.made import about, document_of, messages, path, read, skips, view
 from tests.sources.samples import open_webui as sample
 
 SOURCE = OpenWebUI()
@@ -82,17 +82,14 @@ def test_every_byte_of_an_export(form: dict[str, Any]) -> None:
     """The frame and the messages give the chat back."""
     whole = sample.export(**form)
     ((start, end),) = elements(whole)
-    told = entries(read(SOURCE, whole, "a/chats.json"))
-    assert unframe(told[-1].raw, {entry.key: entry.raw for entry in told[:-1]}) == whole[start:end]
+    assert document_of(read(SOURCE, whole, "a/chats.json")) == whole[start:end]
 
 
 def test_a_row_can_be_written_back(tmp_path: Path) -> None:
     """The row of a chat has all its columns, and its chat again."""
-    told = entries(database(tmp_path / "webui.db"))
-    table, row = record_row(told[-1].raw)
-    chat = unframe(row["chat"].encode(), {entry.key: entry.raw for entry in told[:-1]})
+    table, row = record_row(document_of(database(tmp_path / "webui.db")))
     assert (table, row["title"], json.loads(row["meta"])) == ("chat", "Weather in Rome", {"tags": ["x"]})
-    assert chat == json.dumps(sample.CHAT).encode()
+    assert row["chat"] == json.dumps(sample.CHAT)
 
 
 def test_one_chat_and_chats_without_an_envelope() -> None:

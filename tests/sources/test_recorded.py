@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import tempfile
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import clew
 from clew.base.messages import Message, Text, Thinking, ToolCall, ToolResult
 from clew.providers.neutral import neutral
-from clew.sources.contract import About, Entry, Skip, unframe
+from clew.sources.contract import About, Entry, Skip
 from clew.sources.importer import records
 from clew.sources.items import items
 from clew.sources.registry import find
+from tests.sources.made import document_of
 from tests.sources.samples import Sample
 from tests.sources.samples.recorded import RECORDED
-from tests.sources.test_apps import all_sessions, bring, check, contents, mutate, source
+from tests.sources.test_apps import all_sessions, bring, contents, source
 
 NAMES = [sample.name for sample in RECORDED]
 LINES = [sample for sample in RECORDED if all(name.endswith(".jsonl") for name in sample.histories)]
@@ -111,9 +109,7 @@ def test_every_byte_of_a_document_is_kept(sample: Sample, tmp_path: Path) -> Non
     sample.write(tmp_path)
     for name, data in sample.files.items():
         (item,) = items(str(tmp_path / name))
-        found = [part for part in source(sample.source).read(item) if isinstance(part, Entry)]
-        bodies = {entry.key: entry.raw for entry in found if entry.message is not None}
-        assert unframe(next(entry.raw for entry in found if entry.key == "frame"), bodies) == data
+        assert document_of(source(sample.source).read(item)) == data
 
 
 @pytest.mark.parametrize("sample", DATABASES, ids=repr)
@@ -189,51 +185,6 @@ def tree(parts: list[Any]) -> tuple[dict[Any, Any], list[str]]:
     """Where each message is, and where the program would continue."""
     found = {part.id: (part.parent, part.derived) for part in parts if isinstance(part, Entry) and part.message}
     return found, [part.head for part in parts if isinstance(part, About) and part.head]
-
-
-VALUES = (HealthCheck.too_slow, HealthCheck.function_scoped_fixture)
-
-
-@pytest.mark.parametrize("sample", [*LINES, *DOCUMENTS], ids=repr)
-@settings(max_examples=40, deadline=None, suppress_health_check=VALUES)
-@given(data=st.data())
-def test_hostile_values(sample: Sample, data: st.DataObject) -> None:
-    """Any value in any place gives parts or an error of clew, and messages that can be stored or are refused."""
-    name = data.draw(st.sampled_from(sample.histories))
-    text = sample.files[name].decode()
-    documents = [json.loads(line) for line in text.splitlines()] if name.endswith(".jsonl") else [json.loads(text)]
-    for _ in range(data.draw(st.integers(1, 3))):
-        mutate(documents, data)
-    with tempfile.TemporaryDirectory() as folder:
-        sample.write(Path(folder))
-        file = Path(folder) / name
-        file.write_text("".join(json.dumps(document) + "\n" for document in documents))
-        check(sample, str(file))
-
-
-@pytest.mark.parametrize("sample", DATABASES, ids=repr)
-@settings(max_examples=20, deadline=None, suppress_health_check=VALUES)
-@given(data=st.data())
-def test_hostile_rows(sample: Sample, data: st.DataObject) -> None:
-    """Any value in any column of any row gives the same."""
-    with tempfile.TemporaryDirectory() as folder:
-        sample.write(Path(folder))
-        file = Path(folder) / sample.histories[0]
-        with closing(sqlite3.connect(file)) as database:
-            database.execute("PRAGMA synchronous = OFF")
-            tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name != 'project'")
-            table = data.draw(st.sampled_from(sorted(name for (name,) in tables if "sqlite" not in name)))
-            columns = database.execute(f"PRAGMA table_info({table})").fetchall()
-            column = data.draw(st.sampled_from([row[1] for row in columns]))
-            rows = [row for (row,) in database.execute(f"SELECT rowid FROM {table}")]
-            value = data.draw(st.integers() | st.text(max_size=5) | st.binary(max_size=5) | st.just('{"role":7}'))
-            if isinstance(value, int):
-                value %= 2**40
-            update = f"UPDATE OR IGNORE {table} SET {column} = ? WHERE rowid = ?"
-            with suppress(sqlite3.IntegrityError):  # SQLite itself refuses some values
-                database.execute(update, (value, data.draw(st.sampled_from(rows or [0]))))
-            database.commit()
-        check(sample, str(file))
 
 
 @each

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from clew.base.messages import Opaque, Text, Thinking, ToolCall, ToolResult, Usage
-from clew.sources.contract import Entry, Home, Part, derived_id, unframe
+from clew.sources.contract import Entry, Home, Part, derived_id
 from clew.sources.items import items
 from clew.sources.vscode import NAME, VSCode
-from tests.sources.made import about, an_id, entries, messages, path, read, view
+from tests.sources.made import about, an_id, document_of, entries, messages, path, read, view
 from tests.sources.samples import vscode as sample
 
 SOURCE = VSCode()
@@ -92,9 +92,7 @@ def test_requests_that_were_taken_away_are_a_branch(tmp_path: Path) -> None:
 
 def test_every_byte_of_a_document(tmp_path: Path) -> None:
     """The frame and the requests give the document back."""
-    found = entries(parts(tmp_path, sample.DOCUMENT, sample.document()))
-    bodies = {entry.key: entry.raw for entry in found if entry.message is not None}
-    assert unframe(found[-1].raw, bodies) == sample.document()
+    assert document_of(parts(tmp_path, sample.DOCUMENT, sample.document())) == sample.document()
 
 
 def test_changes_that_do_not_fit() -> None:

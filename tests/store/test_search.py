@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import clew
-from clew.backends.sqlite.fts import FtsIndex
+from clew.backends.fts_tables import FtsTables
+from clew.engine.receipts import Receipt
 from clew.store.parts import Parts
 from clew.store.search.index import BATCH, Index
 from clew.store.session import delete_session
@@ -197,8 +198,19 @@ def test_keeps_up_with_appends_and_deletes(store):
     delete_session(session)
     assert store.search("word") == []
     index = sqlite3.connect(f"{store.path}-search")
-    assert index.execute("SELECT count(*) FROM words").fetchone() == (0,)
+    assert index.execute("SELECT count(*) FROM messages").fetchone() == (0,)
     index.close()
+
+
+def test_short_substrings_after_deleting(store):
+    """A substring of two characters is found newest first, and not in messages that were deleted since."""
+    gone, kept = store.sessions.create(), store.sessions.create()
+    gone.append([clew.user(f"apple {number}") for number in range(2)])
+    kept.append([clew.user(f"apple {number}") for number in range(2, 5)])
+    assert len(store.search("ap", mode="substring")) == 5
+    delete_session(gone)
+    assert snippets(store, "ap", mode="substring") == ["apple 4", "apple 3", "apple 2"]
+    assert snippets(store, "ap", mode="substring", limit=2) == ["apple 4", "apple 3"]
 
 
 def test_positions_are_not_mixed_up_after_deleting(store):
@@ -242,7 +254,7 @@ def test_what_is_read_at_once_becomes_one_segment(store):
     session.append([clew.user(f"word {n}") for n in range(3 * BATCH)])
     assert len(store.search("word", limit=4 * BATCH)) == 3 * BATCH
     index = sqlite3.connect(f"{store.path}-search")
-    assert index.execute("SELECT count(DISTINCT segid) FROM words_idx").fetchone() == (1,)
+    assert index.execute("SELECT count(DISTINCT segid) FROM words_1_idx").fetchone() == (1,)
     index.close()
     session.append([clew.user(f"word {n} again") for n in range(BATCH)])
     assert len(store.search("again", limit=4 * BATCH)) == BATCH
@@ -250,39 +262,132 @@ def test_what_is_read_at_once_becomes_one_segment(store):
 
 
 def test_an_index_that_another_process_empties_is_filled_again(store, monkeypatch):
-    """A purge elsewhere empties the index between its being filled and its being asked: nothing is missed."""
-    session = store.sessions.create()
+    """A purge elsewhere empties a part between its being filled and its being asked: nothing is missed."""
+    session, gone = store.sessions.create(), store.sessions.create()
     session.append([clew.user(f"word {n}") for n in range(50)])
+    gone.append(clew.user("word to purge"))
     fill = Index._catch_up
-    emptied: list[bool] = []
+    purged: list[Receipt] = []
     with clew.open(store.path) as other:
+        monkeypatch.setattr(Parts.of(other).search, "refill", lambda: None)
 
         def interrupted(self, *given):
             done = fill(self, *given)
-            if not emptied:
-                emptied.append(Parts.of(other).search.forget())
+            if not purged:
+                purged.append(other.sessions.purge(gone.id))
             return done
 
         monkeypatch.setattr(Index, "_catch_up", interrupted)
         assert len(store.search("word", limit=100)) == 50
-        assert emptied == [True]
+        assert purged[0].pending == ()
 
 
-def test_an_index_that_finds_no_space_to_be_merged_in_is_as_good(store, monkeypatch):
-    """Indexed messages are found even if the disk is full before the index is complete."""
-    merge = FtsIndex.merge
-    full = []
+@pytest.fixture
+def small_parts(monkeypatch):
+    """An index with ten messages in a part, so that a few messages have many."""
+    monkeypatch.setattr("clew.backends.fts_tables.PART", 10)
 
-    def without_space(conn, mode):
-        conn.execute("PRAGMA max_page_count = 1")  # no page more than there are
-        changes = conn.total_changes
-        merge(conn, mode)
-        full.append(conn.total_changes == changes and not conn.in_transaction)
 
-    monkeypatch.setattr(FtsIndex, "merge", staticmethod(without_space))
-    store.sessions.create().append([clew.user(f"word {n} {n * 7919:x} {n * 104729:x}") for n in range(3 * BATCH)])
-    assert len(store.search("word", limit=4 * BATCH)) == 3 * BATCH
-    assert full == [True]
+def test_many_parts_are_one_index(store, small_parts):
+    """Whatever part a message is in, it is found: by rank, newest first, by substring, with filters, page by page."""
+    sessions = [store.sessions.create() for _ in range(3)]
+    for number in range(95):
+        sessions[number % 3].append(clew.user(f"word {'needle ' * (number % 7)}{number:03}"))
+        if number in (40, 70):
+            assert len(store.search("word", limit=200)) == number + 1
+    assert {hit.node.text[-3:] for hit in store.search("word", limit=200)} == {f"{n:03}" for n in range(95)}
+    found = store.search("needle", limit=200)
+    assert len(found) == sum(n % 7 > 0 for n in range(95))
+    assert [hit.node.id for hit in store.search("needle", limit=9)] == [hit.node.id for hit in found][:9]
+    assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
+    index = sqlite3.connect(f"{store.path}-search")
+    assert index.execute("SELECT count(*), max(low), min(done - low) FROM parts").fetchone() == (9, 81, 9)
+    index.close()
+    newest = Parts.of(store).search("word", limit=40, newest=True)
+    assert [hit.node.text[-3:] for hit in newest] == [f"{n:03}" for n in range(94, 54, -1)]
+    assert {hit.node.text[-2:] for hit in store.search("09", mode="substring", limit=99)} == {
+        "09",
+        *map(str, range(90, 95)),
+    }
+    assert len(store.search("word", session=sessions[1], limit=99)) == 32
+    assert store.verify().ok
+
+
+def test_a_damaged_number_does_not_stop_the_index(store, small_parts):
+    """A message whose number in commit order is far too high is found without a part for each number before it."""
+    store.sessions.create().append([clew.user(f"word {number}") for number in range(25)])
+    for number in (1 << 31, 1 << 61):
+        with sqlite3.connect(store.path) as conn:
+            conn.execute("UPDATE nodes SET ord = ? WHERE ord = (SELECT max(ord) FROM nodes)", (number,))
+        conn.close()
+        assert len(store.search("word", limit=50)) == 25
+    index = sqlite3.connect(f"{store.path}-search")
+    assert index.execute("SELECT count(*) < 6 FROM parts").fetchone() == (1,)
+    index.close()
+    with sqlite3.connect(store.path) as conn:
+        conn.execute("UPDATE nodes SET ord = ? WHERE ord = (SELECT max(ord) FROM nodes)", ((1 << 63) - 1,))
+    conn.close()
+    with pytest.raises(clew.errors.Corrupted):
+        store.search("word")
+
+
+def test_a_purge_fills_one_part_again(store, small_parts, monkeypatch):
+    """A purge erases the words of its part alone, and fills that part; the other parts stay as they are."""
+    kept, gone = store.sessions.create(), store.sessions.create()
+    kept.append([clew.user(f"word {n}") for n in range(33)])
+    gone.append([clew.user("word zanzibar"), clew.user("zanzibar again")])
+    kept.append([clew.user(f"word {n}") for n in range(33, 95)])
+    for mode in ("words", "substring"):
+        assert len(store.search("zanzibar", mode=mode)) == 2
+    filled: list[str] = []
+    fill = FtsTables.fill
+
+    def noted(self, part, *rest):
+        filled.append(part.table)
+        fill(self, part, *rest)
+
+    monkeypatch.setattr(FtsTables, "fill", noted)
+    assert store.sessions.purge(gone.id).pending == ()
+    assert filled == ["words_31", "substring_31"]
+    for file in Path(store.path).parent.iterdir():
+        assert b"zanzi" not in file.read_bytes(), file
+    for mode in ("words", "substring"):
+        assert store.search("zanzibar", mode=mode) == []
+        assert len(store.search("word", mode=mode, limit=200)) == 95
+    assert filled == ["words_31", "substring_31"]
+    assert store.verify().ok
+
+
+def test_a_deleted_message_is_erased_by_the_next_purge(store, small_parts):
+    """Words of a message that was deleted, and not purged, stay in the file until a purge of anything."""
+    kept, gone, other = (store.sessions.create() for _ in range(3))
+    kept.append([clew.user(f"word {n}") for n in range(60)])
+    gone.append(clew.user("zanzibar"))
+    other.append(clew.user("other"))
+    assert len(store.search("zanzibar")) == 1
+    delete_session(gone)
+    assert store.search("zanzibar") == []
+    assert b"zanzibar" in Path(f"{store.path}-search").read_bytes() + Path(f"{store.path}-search-wal").read_bytes()
+    assert store.sessions.purge(other.id).pending == ()
+    assert [file for file in Path(store.path).parent.iterdir() if b"zanzi" in file.read_bytes()] == []
+    assert len(store.search("word", limit=99)) == 60
+
+
+def test_an_index_of_an_earlier_version_is_replaced(tmp_path: Path):
+    """An index that another version of clew wrote is replaced by a new one, and none of its words stay."""
+    path = tmp_path / "s.db"
+    with clew.open(path) as store:
+        store.sessions.create().append(clew.user("word"))
+        store.search("word")
+    index = sqlite3.connect(f"{path}-search", isolation_level=None)
+    index.execute("CREATE VIRTUAL TABLE words USING fts5 (text)")
+    index.execute("INSERT INTO words VALUES ('zanzibar')")
+    index.execute("PRAGMA user_version = 1")
+    index.close()
+    with clew.open(path) as store:
+        assert store.verify().ok
+        assert len(store.search("word")) == 1
+    assert b"zanzi" not in Path(f"{path}-search").read_bytes()
 
 
 def test_a_search_that_failed_is_made_again(tmp_path: Path):
@@ -417,7 +522,7 @@ def test_verify_compares_the_index(tmp_path: Path):
         store.search("word")
         assert store.verify().ok
     index = sqlite3.connect(f"{path}-search")
-    index.execute("DELETE FROM words WHERE rowid = (SELECT max(rowid) FROM words)")
+    index.execute("INSERT INTO words_1 (words_1, rowid, text) VALUES ('delete', 2, 'word b')")
     index.commit()
     index.close()
     with clew.open(path) as store:

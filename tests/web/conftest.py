@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import pytest
@@ -13,6 +14,8 @@ import pytest
 import clew
 from clew.base.messages import Text, ToolCall
 from clew.web.server import Server, listen
+
+Opener = Callable[..., clew.Store]
 
 
 class Answer(NamedTuple):
@@ -103,19 +106,56 @@ def filled(store: clew.Store) -> clew.Session:
 
 
 @pytest.fixture
+def key() -> bytes | None:
+    """The key of the store. Modules that run the same tests on a sealed store have one."""
+    return None
+
+
+@pytest.fixture
+def address(path: Path) -> Path | str:
+    """Where the store is. Modules that run the same tests on a server have a URL."""
+    return path
+
+
+@pytest.fixture
+def opener(address: Path | str, key: bytes | None) -> Opener:
+    """Opens the store once more."""
+    return lambda **how: clew.open(address, key=key, **how)
+
+
+@pytest.fixture
+def store(opener: Opener) -> Iterator[clew.Store]:
+    with opener() as store:
+        yield store
+
+
+@pytest.fixture
 def session(store: clew.Store) -> clew.Session:
     return filled(store)
 
 
 @pytest.fixture
-def client(path: Path, session: clew.Session) -> Iterator[Client]:
-    server = Server(lambda _: clew.open(path), listen(0))
+def client(opener: Opener, session: clew.Session) -> Iterator[Client]:
+    server = Server(lambda _: opener(), listen(0))
     with server.in_background():
         yield Client(server)
 
 
 @pytest.fixture
-def writer(path: Path, session: clew.Session) -> Iterator[Client]:
-    server = Server(lambda _: clew.open(path), listen(0), allow_write=True)
+def writer(opener: Opener, session: clew.Session) -> Iterator[Client]:
+    server = Server(lambda _: opener(), listen(0), allow_write=True)
     with server.in_background():
         yield Client(server)
+
+
+FIXTURES = {"opener": opener, "store": store, "session": session, "client": client, "writer": writer}
+
+
+def same_tests(*modules: ModuleType, without: Collection[str] = ()) -> dict[str, Any]:
+    """The tests of these modules, and their fixtures, for a module with another `address` or `key`."""
+    return FIXTURES | {
+        name: value
+        for module in modules
+        for name, value in vars(module).items()
+        if name not in without and (name.startswith("test_") or name == "other")
+    }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,16 +12,12 @@ from tools.screenshots import demo
 
 import clew
 from clew.web.server import Server, listen
-
-if shutil.which("chromium") is None:
-    if os.environ.get("CLEW_REQUIRE_TOOLS"):
-        raise RuntimeError("chromium is not installed")
-    pytest.skip("chromium is not installed", allow_module_level=True)
-pytest.importorskip("playwright")
+from tests.reliability.tools import need
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
+    need("chromium")
     with chromium() as opened:
         yield opened
 
@@ -135,6 +129,29 @@ def test_new_messages_move_nothing(browser: Any, site: Any) -> None:
     page.wait_for_selector("#m43")
     numbers = page.evaluate("[...document.querySelectorAll('.msg')].map(m => m.id)")
     assert numbers == [f"m{n}" for n in range(1, 44)]
+    session.append(clew.assistant(clew.ToolCall(id="c", name="Bash", arguments={"command": "ls"})))
+    page.locator("[data-count]", has_text="1 new message").wait_for()
+    page.locator(".new a").click()
+    page.wait_for_selector("#m44 .i-stop")
+    session.append([clew.tool("files", call_id="c"), clew.assistant("done")])
+    page.locator("[data-count]", has_text="2 new messages").wait_for()
+    page.locator(".new a").click()
+    page.wait_for_selector("#m46")
+    assert page.locator("#m44 .i-ok").count() == 1
+    days = page.locator(".date-line").all_inner_texts()
+    assert len(days) == len(set(days))
+    session.append([clew.assistant(f"many {n}") for n in range(250)])
+    page.locator("[data-count]", has_text="250 new messages").wait_for()
+    page.locator(".new a").click()
+    page.wait_for_selector("#m246")
+    page.locator("[data-count]", has_text="50 new messages").wait_for()
+    page.locator(".new a").click()
+    page.wait_for_selector("#m296")
+    session.rewind(session.path()[-3].id)
+    session.append(clew.user("another way"))
+    page.locator("[data-count]", has_text="The conversation changed").wait_for()
+    page.locator(".new a").click()
+    page.wait_for_selector("nav.fork")
     assert page.problems == []
     page.context.close()
 
@@ -145,9 +162,10 @@ def test_changes_by_pointer(browser: Any, site: Any) -> None:
     session = store.sessions.create(title="To change")
     session.append([clew.user("one"), clew.assistant("two")])
     page = visit(browser, server, f"/c/{session.id}")
-    page.on("dialog", lambda dialog: dialog.accept("My note"))
     page.locator("#m1").hover()
     page.locator("#m1 [data-write=note]").click()
+    page.fill("#ask textarea", "My note")
+    page.click("#ask-ok")
     page.wait_for_selector(".note")
     page.keyboard.press("Control+k")
     page.locator("#palette [data-write=trash]").click()

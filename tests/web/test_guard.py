@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import http.client
 import socket
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +17,7 @@ from clew.web.app import make_app
 from clew.web.attachments import sniff
 from clew.web.guard import MAX_BODY
 from clew.web.server import Server, listen
-from tests.web.conftest import Client
+from tests.web.conftest import Client, Opener
 
 
 def routes(session: clew.Session) -> list[str]:
@@ -22,18 +26,19 @@ def routes(session: clew.Session) -> list[str]:
         "/", "/conversations.json", "/conversations.md", "/search?q=a", "/search.json?q=a", "/search.md?q=a", "/trash",
         f"/c/{id}", f"/c/{id}.json", f"/c/{id}.md", f"/c/{id}/messages", f"/c/{id}/events", f"/c/{id}/compare?b={node}",
         f"/c/{id}/compare.json?b={node}", f"/c/{id}/m/{node}", f"/c/{id}/m/{node}/raw", f"/c/{id}/m/{node}/raw.json",
-        f"/c/{id}/export/markdown", f"/c/{id}/blob/{'0' * 64}", "/static/x.js",
+        f"/c/{id}/export/markdown", f"/c/{id}/blob/{'0' * 64}", "/static/x.js", "/trash.json", "/trash.md",
+        f"/c/{id}/outline", f"/c/{id}/outline.json", f"/c/{id}/outline.md", f"/c/{id}/find.json?q=a",
+        f"/c/{id}/export?as=json&from=1&to=2", f"/c/{id}/call/c1", "/state.json",
     ]  # fmt: skip
 
 
 def test_every_route_is_known_to_the_attacks(client: Client, session: clew.Session) -> None:
     """A new route has to be attacked too."""
     app, _ = make_app(client.server.site)
-    known = {route.path for route in app.routes if "GET" in (route.methods or ())}  # type: ignore[attr-defined]
-    asked = routes(session)
-    for path in known:
-        start = path.partition("{")[0]
-        assert any(one.startswith(start) for one in asked), path
+    asked = [path.partition("?")[0] for path in routes(session)]
+    for route in app.routes:
+        if "GET" in (route.methods or ()):  # type: ignore[attr-defined]
+            assert any(route.path_regex.match(path) for path in asked), route.path  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -108,10 +113,10 @@ def test_the_entrance_leads_nowhere_else(client: Client, to: str) -> None:
     assert found.headers["location"] == "/"
 
 
-def test_secrets_are_new_at_each_start(path: Path, store: clew.Store) -> None:
+def test_secrets_are_new_at_each_start(opener: Opener, store: clew.Store) -> None:
     """Cookies ignore ports: what another server on this machine may have seen does not open the next page."""
     with listen(0) as one, listen(0) as two:
-        first, second = (Server(lambda _: clew.open(path), opened).guard for opened in (one, two))
+        first, second = (Server(lambda _: opener(), opened).guard for opened in (one, two))
     assert len({first.secret, second.secret, first.entrance, second.entrance, first.page_token, second.page_token}) == 6
     assert first.cookie != second.cookie
 
@@ -198,10 +203,10 @@ def test_no_path_leads_out(client: Client, asked: str) -> None:
 
 
 @pytest.fixture
-def other(path: Path) -> Iterator[clew.Session]:
+def other(opener: Opener, store: clew.Store) -> Iterator[clew.Session]:
     """A conversation of another workspace in the same file."""
-    with clew.open(path, workspace="other") as store:
-        session = store.sessions.create(title="Not yours")
+    with opener(workspace="other") as theirs:
+        session = theirs.sessions.create(title="Not yours")
         session.append(clew.user("secret of another workspace"))
         yield session
 
@@ -268,3 +273,163 @@ def test_it_listens_on_this_machine_alone() -> None:
             assert two.getsockname()[1] != port
         with pytest.raises(clew.Unavailable):
             listen(port, strict=True)
+
+
+def send(client: Client, text: str) -> bytes:
+    """What the server answers to these bytes, until it closes or says nothing more."""
+    with socket.create_connection(("127.0.0.1", client.port)) as link:
+        link.settimeout(5)
+        link.sendall(text.encode("latin-1"))
+        found = b""
+        while piece := link.recv(65536):
+            found += piece
+    return found
+
+
+@pytest.mark.parametrize(
+    "length",
+    [
+        "Content-Length: 2\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: chunked",
+        "Content-Length: 2\r\nContent-Length: 3",
+        "Content-Length: +2",
+        "Content-Length : 2",
+        "Transfer-Encoding: xchunked",
+    ],
+)
+def test_a_request_has_one_length(writer: Client, session: clew.Session, length: str) -> None:
+    """A request that two readers could split differently is refused, and changes nothing."""
+    before = session.refresh().version
+    head = (
+        f"Host: 127.0.0.1:{writer.port}\r\nCookie: {writer.cookie}\r\nOrigin: {writer.origin}\r\n"
+        f"Content-Type: application/json\r\nX-Clew-Token: {writer.server.guard.page_token}\r\nConnection: close\r\n"
+    )
+    for line in (f"POST /c/{session.id}/rename", "GET /"):
+        answer = send(writer, f"{line} HTTP/1.1\r\n{head}{length}\r\n\r\n0\r\n\r\n")
+        assert answer.split()[1] in (b"400", b"413"), answer[:100]
+    assert session.refresh().version == before
+
+
+def test_a_long_url_is_refused(client: Client) -> None:
+    """A URL over the limit is not read."""
+    assert client.ask("/search?q=" + "a" * 9000).status == 414
+    assert client.ask("/" + "a" * 9000).status == 414
+
+
+@pytest.mark.parametrize(
+    "begun", ["", "GET / HTTP/1.1\r\nHost: 127", "POST /unlock HTTP/1.1\r\nContent-Length: 9\r\n\r\nk"]
+)
+def test_slow_connections_are_closed(monkeypatch: pytest.MonkeyPatch, client: Client, begun: str) -> None:
+    """A connection that does not finish its request is closed, so that others cannot take all of them."""
+    monkeypatch.setattr("clew.web.server.PATIENCE", 0.2)
+    assert send(client, begun)[:5] in (b"", b"HTTP/")
+    client.get("/")
+
+
+def test_streams_are_counted(monkeypatch: pytest.MonkeyPatch, client: Client, session: clew.Session) -> None:
+    """No more streams than the limit are open, however fast they are asked for; closed ones do not count."""
+    monkeypatch.setattr("clew.web.app.STREAMS", 2)
+    ask = f"GET /c/{session.id}/events HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\nCookie: {client.cookie}\r\n\r\n"
+    for _ in range(2):
+        links = [socket.create_connection(("127.0.0.1", client.port)) for _ in range(8)]
+        for link in links:
+            link.sendall(ask.encode())
+        answers = sorted(link.recv(12) for link in links)
+        assert answers == [b"HTTP/1.1 200"] * 2 + [b"HTTP/1.1 503"] * 6
+        for link in links:
+            link.close()
+        while len(client.server.streams):
+            time.sleep(0.01)
+
+
+def test_a_stream_has_the_headers_too(client: Client, session: clew.Session) -> None:
+    """The events of a conversation are behind the policy of every other answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", client.port, timeout=10)
+    connection.request("GET", f"/c/{session.id}/events", headers={"Cookie": client.cookie})
+    with connection.getresponse() as answer:
+        assert answer.headers["Content-Type"] == "text/event-stream; charset=utf-8"
+        assert answer.headers["Cache-Control"] == "no-store"
+        assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+    connection.close()
+
+
+def test_a_stream_needs_the_cookie(client: Client, session: clew.Session) -> None:
+    """The events of a conversation are behind the checks of every other route (CVE-2026-31950)."""
+    for cookie in ("", "Cookie: clew=x\r\n", f"Cookie: clew_1={client.server.guard.secret}\r\n"):
+        with socket.create_connection(("127.0.0.1", client.port)) as link:
+            ask = f"GET /c/{session.id}/events HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\n{cookie}\r\n"
+            link.sendall(ask.encode())
+            assert link.recv(12) == b"HTTP/1.1 401"
+
+
+def test_the_trash_is_not_read_by_id(client: Client, session: clew.Session) -> None:
+    """A message that is only in the trash opens no route of a conversation that shared its beginning."""
+    fork = session.fork(title="Regretted")
+    node = fork.append(clew.user("regretted words"))
+    here = f"/c/{session.id}"
+    paths = [
+        f"/c/{fork.id}", f"{here}?head={node.id}", f"{here}.json?head={node.id}", f"{here}.md?head={node.id}",
+        f"{here}/messages?head={node.id}", f"{here}/m/{node.id}", f"{here}/m/{node.id}/raw",
+        f"{here}/compare?b={node.id}", f"{here}/compare.json?a={node.id}&b={session.head_id}",
+        f"{here}/events?after={node.id}",
+    ]  # fmt: skip
+    for path in paths[:-1]:
+        assert client.ask(path).status in (200, 303), path
+    fork.trash()
+    for path in paths:
+        found = client.ask(path)
+        assert (found.status, b"regretted" in found.body) == (404, False), path
+    assert client.get("/search.json?q=regretted").json["count"] == 0
+
+
+def test_another_workspace_is_not_changed(writer: Client, session: clew.Session, other: clew.Session) -> None:
+    """No write reaches a conversation of another workspace, nor brings its messages or attachments here."""
+    media = other.attach(b"theirs", mime_type="text/plain", name="x")
+    other.append(clew.user(media))
+    before, mine = other.refresh().version, session.refresh().version
+    values = {"title": "x", "label": "x", "message": other.head_id, "text": "x"}
+    for name in WRITES:
+        assert writer.write(f"/c/{other.id}/{name}", values).status == 404, name
+    for name in ("note", "fork", "preview-rewind", "rewind"):
+        assert writer.write(f"/c/{session.id}/{name}", values).status == 404, name
+    assert writer.ask(f"/c/{session.id}/blob/{media.blob}").status == 404
+    assert (other.refresh().version, session.refresh().version) == (before, mine)
+
+
+CANARY = "canaryword"
+
+
+@pytest.mark.parametrize("where", ["this process", "another process"])
+def test_what_is_purged_is_gone_from_a_running_server(
+    address: Path | str, key: bytes | None, store: clew.Store, client: Client, where: str
+) -> None:
+    """A purged message that was read, found and rendered before is on no page afterwards."""
+    session = store.sessions.create(title=f"{CANARY} title", labels=[CANARY])
+    media = session.attach(CANARY.encode(), mime_type="text/plain", name="x")
+    session.append([clew.user(f"{CANARY} text"), clew.user(media)])
+    here, node = f"/c/{session.id}", session.path()[0].id
+    asked = [
+        here, f"{here}.json", f"{here}.md", f"{here}/messages", f"{here}/m/{node}/raw", f"{here}/m/{node}/raw.json",
+        f"{here}?find=text", f"{here}/blob/{media.blob}", f"{here}/export/jsonl", "/", "/conversations.json",
+        f"/search.json?typing=1&q={CANARY}", f"/search?q={CANARY}",
+    ]  # fmt: skip
+    for one in asked:
+        assert CANARY in client.get(one).text, one
+    if where == "this process":
+        store.sessions.purge(session.id)
+    else:
+        code = f"import clew; clew.open({str(address)!r}, key={key!r}).sessions.purge({session.id!r})"
+        subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    for one in asked:
+        found = client.ask(one)
+        assert CANARY not in found.text.replace(f"q={CANARY}", "").replace(f'value="{CANARY}"', ""), one
+        assert found.status == (404 if here in one else 200), one
+
+
+@pytest.mark.parametrize("id", ["x; rm -rf ~", "$(id)", "`id`", "--dangerously", "a b", "x\ny", "x'"])
+def test_a_command_to_copy_is_one_command(client: Client, store: clew.Store, id: str) -> None:
+    """An id that a shell would read as more than a word is not in the command that resumes a conversation."""
+    session = store.sessions.create(extra={"source": {"tool": "claude-code", "id": id}})
+    page = client.get(f"/c/{session.id}").text
+    assert "claude --resume" not in page
+    assert f"clew chat -c {session.handle}" in page

@@ -15,10 +15,10 @@ import pytest
 import clew
 from clew import keys
 from clew.base import ids
-from clew.web.conversation import WINDOW
+from clew.web.outline import WINDOW
 from clew.web.server import Server, listen
 from clew.web.site import FRESH, Cache, typed_key
-from tests.web.conftest import Client, filled
+from tests.web.conftest import Client, Opener, filled
 
 
 def test_the_list_has_filters_in_its_url(client: Client, store: clew.Store, session: clew.Session) -> None:
@@ -139,9 +139,9 @@ def test_search_finds_and_filters(client: Client, session: clew.Session) -> None
 def test_find_inside_a_conversation(client: Client, session: clew.Session) -> None:
     """Folded parts are found too, by parts of words, in the order of the conversation."""
     page = client.get(f"/c/{session.id}?find=fail").text
-    assert "1 match for" in page
+    assert "<strong>1</strong> match for" in page
     assert '<a class="f-hit"' in page
-    assert "0 matches" in client.get(f"/c/{session.id}?find=nowhere").text
+    assert "<strong>0</strong> matches" in client.get(f"/c/{session.id}?find=nowhere").text
 
 
 def test_downloads_are_the_exports(client: Client, store: clew.Store, session: clew.Session) -> None:
@@ -162,7 +162,9 @@ def test_subagents_have_their_own_page(client: Client, store: clew.Store, sessio
     session.append(clew.assistant(clew.ToolCall(id="c9", name="Task", arguments={"prompt": "Find"})))
     page = client.get(f"/c/{session.id}").text
     assert f'<a href="/c/{trace.id}">All messages of the subagent</a>' in page
-    assert "Subagent of this conversation" in client.get(f"/c/{trace.id}").text
+    assert f'href="/c/{session.id}/call/c9"' in client.get(f"/c/{trace.id}").text
+    assert client.ask(f"/c/{session.id}/call/c9").headers["location"] == f"/c/{session.id}#m7"
+    assert client.ask(f"/c/{session.id}/call/nothing").headers["location"] == f"/c/{session.id}"
 
 
 def test_damage_is_shown_in_its_place(path: Path, client: Client, store: clew.Store, session: clew.Session) -> None:
@@ -176,6 +178,10 @@ def test_damage_is_shown_in_its_place(path: Path, client: Client, store: clew.St
     assert "This message is" in page
     assert 'class="msg you first damaged"' in page
     assert "advisory lock" in page
+    assert client.ask(f"/c/{session.id}/m/{first.id}/raw").status == 500
+    store.quarantine.sweep(force=True)
+    client.server.site.rendered.clear()
+    assert "It is in quarantine" in client.get(f"/c/{session.id}").text
 
 
 def test_unknown_things_are_not_found(client: Client) -> None:
@@ -204,6 +210,8 @@ def test_a_sealed_store_asks_for_its_key(sealed: tuple[Client, str, clew.Session
         found = client.ask(path)
         assert found.status == 423, path
         assert b"retries" not in found.body
+        if found.headers["content-type"].startswith("text/html"):  # a browser sends no origin with the form otherwise
+            assert found.headers["referrer-policy"] == "same-origin"
 
     def unlock(key: str, **headers: str) -> int:
         form = urlencode({"key": key, "token": client.server.guard.page_token, "to": "//evil.test"}).encode()
@@ -275,9 +283,9 @@ def test_new_messages_arrive_once_and_in_order(client: Client, session: clew.Ses
     assert "new 4" in client.get(f"/c/{session.id}/messages?from=7").text
 
 
-def test_the_server_ends_with_open_streams(path: Path, session: clew.Session) -> None:
+def test_the_server_ends_with_open_streams(opener: Opener, session: clew.Session) -> None:
     """A page that is open does not keep the server from ending."""
-    server = Server(lambda _: clew.open(path), listen(0))
+    server = Server(lambda _: opener(), listen(0))
     client, running = Client(server), server.in_background()
     running.__enter__()
     with stream(client, f"/c/{session.id}/events") as answer:
@@ -300,7 +308,9 @@ def test_changes(writer: Client, store: clew.Store, session: clew.Session) -> No
     assert "Look &lt;i&gt;here&lt;/i&gt;" in writer.get(base).text
     fork = writer.write(f"{base}/fork", {"message": node}).json["id"]
     assert store.sessions.get(fork).head_id == node
-    assert writer.write(f"{base}/preview-rewind", {"message": node}).json == {"number": 1, "left": 5}
+    assert writer.write(f"{base}/preview-rewind", {"message": node}).json == {
+        "number": 1, "left": 5, "files": None,
+    }  # fmt: skip
     assert session.refresh().head_id != node
     assert writer.write(f"{base}/rewind", {"message": node}).status == 200
     assert session.refresh().head_id == node
@@ -312,3 +322,14 @@ def test_changes(writer: Client, store: clew.Store, session: clew.Session) -> No
     assert session.refresh().title == "New title"
     assert writer.write(f"{base}/purge").status == 404
     assert writer.write(f"{base}/fork", {"message": "nothing"}).status == 404
+
+
+def test_names_while_typing_hide_nothing(client: Client, store: clew.Store) -> None:
+    """Titles and projects in results while typing are escaped: the page shows them as they come."""
+    session = store.sessions.create(title="evil\u202ecod.exe", cwd="/src/a\x1bb")
+    session.append(clew.user("zebra"))
+    (found,) = client.get("/search.json?typing=1&q=zeb").json["conversations"]
+    assert (found["title"], found["project"]) == ("evil\\u202ecod.exe", "a\\x1bb")
+    (row,) = client.get("/conversations.json?typing=1&title=cod").json["conversations"]
+    assert row == {"id": session.id, "title": "evil\\u202ecod.exe"}
+    assert client.get("/search.json?q=zebra").json["conversations"][0]["title"] == session.title

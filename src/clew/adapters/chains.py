@@ -17,6 +17,9 @@ from clew.engine.node import Node, node_row
 from clew.engine.refs import BRANCH
 from clew.errors import NotFound
 
+_LAST = (1 << 63) - 1
+"""The highest position."""
+
 
 def place(keyed: Keyed, tx: Tx, row: RefRow, after: bytes | None, drafts: Sequence[Draft]) -> list[Node]:
     """Stores `drafts` after a message of the tree, or as a root, and moves the head of a ref to the last of them.
@@ -45,10 +48,14 @@ def _is_above(tx: Tx, pos: int, leaf: int | None) -> bool:
 
 
 def _leave(keyed: Keyed, tx: Tx, row: RefRow, at: InsertPoint) -> None:
-    """Adds a branch at a message, unless the ref has one there, or a message after it keeps it."""
+    """Adds a branch at a message, unless the ref has one there, or one after it.
+
+    A message after it that only another session has is no reason to add none: that session may be purged.
+    """
     assert at.pos is not None
-    if tx.last_seq(at.pos >> SEQ_BITS) > at.pos & MAX_SEQ or tx.runs_from(at.pos, at.pos):
-        return
-    owned = tx.refs_in_tree(at.tree, at.pos, at.pos)
-    if not any(one.kind == BRANCH and one.owner == row.ref for one in owned):
-        keyed.refs.branch(tx, row.ref, at)
+    has_next = tx.last_seq(at.pos >> SEQ_BITS) > at.pos & MAX_SEQ or tx.runs_from(at.pos, at.pos)
+    found = tx.refs_in_tree(at.tree, 0, _LAST) if has_next else tx.refs_in_tree(at.tree, at.pos, at.pos)
+    for one in found:
+        if one.kind == BRANCH and one.owner == row.ref and _is_above(tx, at.pos, one.head):
+            return
+    keyed.refs.branch(tx, row.ref, at)

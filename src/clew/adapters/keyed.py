@@ -77,6 +77,7 @@ class Keyed:
         agent: str | None = None,
         owner: int | None = None,
         at: InsertPoint | None = None,
+        model: str | None = None,
     ) -> RefRow:
         """The row of a session, which is created if there is none. Conflict if it is in the trash.
 
@@ -91,8 +92,13 @@ class Keyed:
                 )
             return found
         origin = {"tool": self.tool, "id": "/".join(names), **(about or {})}
-        data = SessionData(title, labels=label_set(labels), agent=agent, extra={SOURCE: origin})
+        data = SessionData(title, model=model, labels=label_set(labels), agent=agent, extra={SOURCE: origin})
         return self.parts.table.add_at(tx, data, self.key(*names), kind, at=at, owner=owner)
+
+    def owns(self, row: RefRow) -> bool:
+        """True if a session belongs to this framework. Corrupted."""
+        origin = (self.parts.table.data(row).extra or {}).get(SOURCE)
+        return isinstance(origin, dict) and origin.get("tool") == self.tool
 
     def labelled(self, label: str) -> Iterator[Session]:
         """The sessions with a label, last active first."""

@@ -80,11 +80,15 @@ class ClewSession(Adapter):
     # -- on a thread
 
     def _get(self, limit: int | None) -> list[TResponseInputItem]:
+        last = None if limit is None else max(0, limit)
+        found = self._session
+        if found is not None:
+            try:
+                return [_decode(node) for node in found.path(last=last)]
+            except NotFound:  # deleted since this object found it
+                self._session = None
         found = self._keyed.find(self.session_id)
-        if found is None:
-            return []
-        nodes = found.path() if limit is None else found.path(last=max(0, limit))
-        return [_decode(node) for node in nodes]
+        return [] if found is None else [_decode(node) for node in found.path(last=last)]
 
     def _add(self, items: list[Native]) -> None:
         try:
@@ -132,4 +136,8 @@ def _decode(node: Node) -> TResponseInputItem:
     said = node.said
     if not isinstance(said, Native):
         raise Corrupted(f"message {node.id}", "it is not an item of the OpenAI Agents SDK")
-    return cast("TResponseInputItem", json.loads(said.raw))
+    try:
+        item = msgspec.json.decode(said.raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):  # half of a character, or a number that is not in JSON
+        item = json.loads(said.raw)
+    return cast("TResponseInputItem", item)

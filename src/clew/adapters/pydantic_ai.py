@@ -163,8 +163,8 @@ class ClewConversationStore(Adapter, ConversationStore):
         """ConversationConflict if the stored record is not the one that the caller has read."""
         stored = None
         if row is not None:
-            record = _revive((self._keyed.parts.table.data(row).extra or {}).get(RECORD))
-            stored = None if record is None else record.revision
+            record = (self._keyed.parts.table.data(row).extra or {}).get(RECORD)
+            stored = record.get("revision") if isinstance(record, dict) else None
         if stored != expected or (row is not None and row.trashed_at is not None):
             raise ConversationConflict(conversation)
 
@@ -196,7 +196,7 @@ class ClewConversationStore(Adapter, ConversationStore):
 
 
 def _native(entry: ConversationEntry) -> Native:
-    raw = ModelMessagesTypeAdapter.dump_json([entry.message])[1:-1]
+    raw = ModelMessagesTypeAdapter.serializer.to_json([entry.message])[1:-1]
     links = {name: value for name, value in (("id", entry.id), ("parent", entry.parent_id)) if not _is_plain(value)}
     return Native(TOOL, raw, extra={_LINKS: links} if links else None)
 

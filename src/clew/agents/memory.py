@@ -1,7 +1,6 @@
 """The memory of a project: a text that agents keep from one session to the next.
 
-It is the data of its own ref, so it is sealed with the store, and deleting sessions does not touch it. The data is the
-byte 0x01, then JSON: the project's hash and the text.
+It is the data of its own ref, so it is sealed with the store, and deleting sessions does not touch it.
 """
 
 from __future__ import annotations
@@ -9,23 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-import msgspec
-
 from clew.backends import RefRow, Tx
 from clew.base import codec
 from clew.engine.engine import Engine
+from clew.engine.memory_data import MEMORY, MemoryData, memory_key, unpack
 from clew.engine.refs import Refs
-from clew.errors import Conflict, Corrupted, Invalid
+from clew.errors import Conflict, Invalid
 
-MEMORY = "memory"
-"""Kind of the refs that hold project memories."""
 LIMIT = 1 << 20
 """Maximum bytes of one memory; agents read it at the start of every session."""
-
-
-class _Data(msgspec.Struct, frozen=True):
-    project: str
-    text: str
 
 
 class Memory:
@@ -60,7 +51,7 @@ class Memory:
         """
         if not isinstance(text, str):
             raise Invalid(f"a memory must be text, not {type(text).__name__}")
-        payload = b"\x01" + self._engine.redacted(codec.to_json(_Data(self._project, text)), own=True)
+        payload = b"\x01" + self._engine.redacted(codec.to_json(MemoryData(self._project, text)), own=True)
         if len(payload) > LIMIT:
             raise Invalid(
                 f"the memory has {len(payload):,} bytes; the limit is {LIMIT:,}", hint="Shorten it to a summary."
@@ -82,21 +73,8 @@ class Memory:
     def _row(self, tx: Tx) -> RefRow | None:
         return tx.ref(self._engine.workspace, MEMORY, self._key)
 
-    def _data(self, row: RefRow) -> _Data:
+    def _data(self, row: RefRow) -> MemoryData:
         return unpack(self._refs.data(row))
-
-
-def memory_key(engine: Engine, project: str) -> bytes:
-    """The key of a project's memory: a keyed hash, which reveals nothing without the store's secrets."""
-    return engine.lookup_hash("memory", project.encode())
-
-
-def unpack(payload: bytes) -> _Data:
-    """The data of a memory. Raises Corrupted."""
-    try:
-        return msgspec.json.decode(payload[1:], type=_Data)
-    except msgspec.DecodeError:
-        raise Corrupted("a memory", "its data does not decode") from None
 
 
 def projects(engine: Engine, refs: Refs) -> list[str]:

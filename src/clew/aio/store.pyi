@@ -10,6 +10,7 @@ from typing import IO, Any, Generic, Literal, Self, overload
 from clew.aio.proxy import Proxy
 from clew.aio.watch import Watch
 from clew.backends import Backup, BlobRow
+from clew.backends.fts_tables import Mode
 from clew.base import paging
 from clew.base.messages import AnyMessage, Media, Message, Modality, Role
 from clew.base.paging import T
@@ -26,7 +27,6 @@ from clew.snapshots.types import Snapshot, ToolSnapshot
 from clew.store import attachments, nodes, session, sessions, snapshots, store
 from clew.store.nodes import NewNode, NodeList
 from clew.store.search import query
-from clew.store.search.index import Mode
 from clew.store.search.index import Progress as _Progress
 from clew.store.search.text import Marks
 from clew.store.session import Branch

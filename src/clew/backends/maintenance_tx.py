@@ -55,6 +55,9 @@ class MaintenanceTx(Protocol):
     def set_bodies(self, table: str, bodies: Sequence[tuple[bytes, int]]) -> None:
         """Replaces bodies, given as (body, position), in `nodes`, `log`, `chunks` or `quarantine`."""
 
+    def replace_body(self, pos: int, body: bytes) -> None:
+        """Replaces the body of a node by other content, which search indexes read again."""
+
     def quarantine_row(self, pos: int) -> QuarantineRow | None:
         """The quarantine entry of the node at a position."""
 
@@ -80,4 +83,6 @@ class MaintenanceTx(Protocol):
         """The id of the node with this number."""
 
     def deletions_after(self, after: int, limit: int) -> list[tuple[int, int, int]]:
-        """Deletions after number `after`, as (number, low, high)."""
+        """Deletions after number `after`, as (number, low, high). If `low` is above `high`, the body of the node at
+        `high` was replaced.
+        """

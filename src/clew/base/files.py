@@ -9,10 +9,11 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import IO
+from typing import IO, TypeVar
 
 from clew.base.loading import CLOSE_SOME, NO_DESCRIPTOR
 from clew.errors import ClewError, Invalid, NotFound, ReadOnly, StorageFull, Unavailable, clip
@@ -21,6 +22,10 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _PAUSE = 0.02
 """Seconds between two tries at a lock."""
+_AT_A_TIME = 8
+"""Syncs in progress at the same time. With 16, rewinding 500 files was no faster."""
+_OPEN_FILES = 64
+T = TypeVar("T")
 
 
 def user() -> int:
@@ -229,6 +234,34 @@ def sync(fd: int) -> None:
         os.fsync(fd)
     else:
         fcntl(fd, F_FULLFSYNC)  # on macOS fsync only reaches the drive's cache
+
+
+def sync_all(descriptors: Sequence[int]) -> None:
+    """`sync` for many files or folders, several at a time: the disk finishes them together."""
+    failed: list[OSError] = []
+    waiting = iter(descriptors)
+
+    def work() -> None:
+        for one in waiting:
+            try:
+                sync(one)
+            except OSError as error:
+                failed.append(error)
+
+    threads = [threading.Thread(target=work, name="clew-sync") for _ in range(min(len(descriptors), _AT_A_TIME) - 1)]
+    for thread in threads:
+        thread.start()
+    work()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
+
+
+def batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """`items` in groups of files that are open at the same time: a process has few descriptors."""
+    for start in range(0, len(items), _OPEN_FILES):
+        yield items[start : start + _OPEN_FILES]
 
 
 def sync_folder(folder: str) -> None:

@@ -128,7 +128,11 @@ def span(typed: str) -> tuple[bytes, bytes] | None:
 
 def handle_beside(id: bytes, beside: Iterable[bytes]) -> str:
     """The shortest handle of `id` that differs from those of its neighbours."""
-    return handle(id, max([SHORTEST, *(common_letters(id, other) + 1 for other in beside)]))
+    length = SHORTEST
+    for other in beside:
+        if other[:3] == id[:3]:  # otherwise they share fewer than five letters
+            length = max(length, common_letters(id, other) + 1)
+    return handle(id, length)
 
 
 def pick(what: str, typed: str, between: Callable[[bytes, bytes], list[bytes]]) -> bytes:

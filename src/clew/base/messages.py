@@ -16,6 +16,8 @@ Role = Literal["system", "user", "assistant", "tool"]
 ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
 Modality = Literal["text", "image", "audio", "video", "document"]
 
+REDACTION = "clew.redaction"
+"""The key of the annotation of what was redacted, in the `extra` of a message or a session."""
 RECORD = "clew.record"
 """Where free data, of a message or of a session, keeps what `clew.records` says of it."""
 ATTACHED = "clew.attached"

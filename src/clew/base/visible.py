@@ -44,6 +44,8 @@ def escape(text: str, show: Callable[[str], str]) -> str:
 
 def plain(text: str) -> str:
     """`text` on one line, with hidden characters escaped."""
+    if text.isascii() and text.isprintable():
+        return text
     return escape(_BREAK.sub(" ", text), _code)
 
 

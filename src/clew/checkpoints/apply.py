@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -94,9 +95,8 @@ class _Run:
             if step.new.kind == "dir" and step.old.kind != "dir" and path not in self._left:
                 self.at = path
                 self._root.make_folder(path)
-        for path, step in todo:
-            if step.new.kind in ("file", "link"):
-                self._put(path, step)
+        for some in files.batches([(path, step) for path, step in todo if step.new.kind in ("file", "link")]):
+            self._put(some)
         self._root.sync({path for path, _ in todo})  # some of these folders may be read-only by then
         for path, step in deep:
             if step.new.kind == "dir" and step.new.mode != ANY and path not in self._left:
@@ -120,17 +120,38 @@ class _Run:
         if now.kind == "dir" and not self._root.remove_folder(path):
             self._kept.append(path)
 
-    def _put(self, path: str, step: RewindStep) -> None:
-        now, stamp = self._now(path)
+    def _put(self, todo: Sequence[tuple[str, RewindStep]]) -> None:
+        """Replaces files and links: writes all of them beside the old ones, syncs them together, then renames them."""
+        staged: list[tuple[str, str, Stamp | None]] = []
+        opened: list[int] = []
+        try:
+            for path, step in todo:
+                now, stamp = self._now(path)
+                if self._is_due(path, step, now):
+                    data = self._content(step.new) if step.new.kind == "file" else b""
+                    part = _part(self._journal, path)
+                    fd = self._root.stage(path, step.new, data, part)
+                    staged.append((path, part, stamp))
+                    if fd is not None:
+                        opened.append(fd)
+            files.sync_all(opened)
+        finally:
+            for fd in opened:
+                os.close(fd)
+        for path, part, stamp in staged:
+            self.at = path
+            if not self._root.swap(path, part, stamp):
+                self._left.append(path)
+
+    def _is_due(self, path: str, step: RewindStep, now: FileState) -> bool:
+        """True if a path must be replaced: it is as planned, and not yet in its new state."""
         if now.same(step.new):
-            return
+            return False
         gone = now.kind == "missing" and step.old.kind == "dir"
         if not gone and not now.same(step.old):
             self._left.append(path)
-            return
-        data = self._content(step.new) if step.new.kind == "file" else b""
-        if not self._root.put(path, step.new, data, _part(self._journal, path), stamp):
-            self._left.append(path)
+            return False
+        return True
 
     def _check_unchanged(self, path: str, step: RewindStep) -> Stamp | None:
         """The stamp of the path to remove if it is unchanged; None if there is nothing to do."""

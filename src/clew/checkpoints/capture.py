@@ -17,6 +17,7 @@ from clew.checkpoints.filestate import (
     folders_of,
     pack,
     pack_path,
+    sha256_hex,
     unpack_path,
 )
 from clew.checkpoints.repository import CheckpointRepo, StoredCheckpoint, StoredWorktree, Worktree
@@ -192,19 +193,20 @@ class ContentWriter:
 
     def __init__(self, repo: CheckpointRepo) -> None:
         self._repo = repo
-        self._held: list[bytes] = []
+        self._held: list[tuple[str, bytes]] = []
         self._size = 0
 
     def __call__(self, data: bytes) -> str:
         payload = pack(data)
-        self._held.append(payload)
+        blob = sha256_hex(payload)
+        self._held.append((blob, payload))
         self._size += len(payload)
         if self._size > BATCH or len(self._held) >= MANY:
             self.flush()
-        return self._repo.address(payload)
+        return blob
 
     def flush(self) -> None:
         """Stores the current batch."""
         held, self._held, self._size = self._held, [], 0
         if held:
-            self._repo.write(lambda tx: [self._repo.keep(tx, payload) for payload in held])
+            self._repo.write(lambda tx: self._repo.keep_all(tx, held))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from itertools import takewhile
 from typing import NamedTuple
@@ -73,6 +72,8 @@ def unified(path: str, old: bytes | None, new: bytes | None, *, context: int = 3
     if is_binary(before) or is_binary(after):
         yield f"Binary files {names[0]} and {names[1]} differ"
         return
+    import difflib  # a capture compares nothing
+
     for line in difflib.unified_diff(_text(before), _text(after), *names, n=context):
         yield line.removesuffix("\n")
         if not line.endswith("\n"):

@@ -18,7 +18,6 @@ from clew.checkpoints.filestate import (
     is_inside,
     pack_path,
     read,
-    sha256_hex,
     unpack,
     unpack_path,
     write,
@@ -26,7 +25,7 @@ from clew.checkpoints.filestate import (
 from clew.checkpoints.results import Checkpoint
 from clew.checkpoints.tree_index import TreeIndex
 from clew.engine import paths
-from clew.engine.blobs import put_in
+from clew.engine.blobs import put_all_in, put_in
 from clew.engine.node import moment
 from clew.engine.session_data import moved_path
 from clew.errors import Corrupted, NotFound
@@ -179,9 +178,9 @@ class CheckpointRepo:
         """Stores a packed content, unless the session has it; returns its blob."""
         return put_in(self.session.blobs, tx, self.tree(tx), payload).digest
 
-    def address(self, payload: bytes) -> str:
-        """The blob digest that `keep` uses for a payload."""
-        return sha256_hex(payload)
+    def keep_all(self, tx: Tx, payloads: Iterable[tuple[str, bytes]]) -> None:
+        """`keep` for many, each with its blob."""
+        put_all_in(self.session.blobs, tx, self.tree(tx), payloads)
 
     def content(self, state: FileState) -> bytes:
         """A file's content, checked against its hash. Raises NotFound, Corrupted."""

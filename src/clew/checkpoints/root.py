@@ -244,43 +244,44 @@ class RootFolder:
 
     # -- changing
 
-    def put(self, path: str, state: FileState, data: bytes, part: str, expect: Stamp | None) -> bool:
-        """Replaces the file or link at a path. Returns False and does nothing if it has changed.
+    def stage(self, path: str, state: FileState, data: bytes, part: str) -> int | None:
+        """Writes a file or link beside a path, under the temporary name `part`; removes what an earlier try left there.
 
-        The content is synced before the file gets its name. `part` is the temporary name; a file that an earlier try
-        left under it is removed.
+        Returns the descriptor of a file. The caller syncs and closes it before `swap`.
         """
         with self.folder(path) as (fd, name):
             with suppress(FileNotFoundError):
                 os.unlink(part, dir_fd=fd)
-            try:
-                if state.kind == "link":
-                    os.symlink(unpack_path(state.target), part, dir_fd=fd)
-                else:
-                    self._write(fd, name, part, state, data)
-                if not _still(fd, name, expect):
-                    os.unlink(part, dir_fd=fd)
-                    return False
-                os.rename(part, name, src_dir_fd=fd, dst_dir_fd=fd)
-            except BaseException:
-                with suppress(OSError):
-                    os.unlink(part, dir_fd=fd)
-                raise
+            if state.kind != "link":
+                return self._write(fd, name, part, state, data)
+            os.symlink(unpack_path(state.target), part, dir_fd=fd)
+        return None
+
+    def swap(self, path: str, part: str, expect: Stamp | None) -> bool:
+        """Replaces the file or link at a path with a staged one. Returns False and does nothing if it has changed."""
+        with self.folder(path) as (fd, name):
+            if not _still(fd, name, expect):
+                os.unlink(part, dir_fd=fd)
+                return False
+            os.rename(part, name, src_dir_fd=fd, dst_dir_fd=fd)
         return True
 
-    def _write(self, folder: int, name: str, part: str, state: FileState, data: bytes) -> None:
+    def _write(self, folder: int, name: str, part: str, state: FileState, data: bytes) -> int:
         fd = os.open(part, _NEW, 0o600, dir_fd=folder)
-        with os.fdopen(fd, "wb", buffering=0) as file:
+        try:
             view = memoryview(data)
             while view:
-                view = view[file.write(view) :]
+                view = view[os.write(fd, view) :]
             with suppress(OSError):  # keep the owner, where that is allowed
                 now = os.stat(name, dir_fd=folder, follow_symlinks=False)
                 mine = os.fstat(fd)
                 if (now.st_uid, now.st_gid) != (mine.st_uid, mine.st_gid):
                     os.fchown(fd, now.st_uid, now.st_gid)
             os.fchmod(fd, state.mode)
-            files.sync(fd)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
 
     def remove(self, path: str, expect: Stamp) -> bool:
         """Removes a file or a link. Returns False and does nothing if it has changed."""
@@ -327,9 +328,17 @@ class RootFolder:
 
     def sync(self, paths: set[str]) -> None:
         """Syncs the folders of these paths, where they still exist."""
-        for path in {one.rpartition("/")[0] for one in paths}:
-            with suppress(FileNotFoundError, PathBlocked), self.folder(f"{path}/." if path else ".") as (fd, _):
-                os.fsync(fd)
+        folders = {one.rpartition("/")[0] for one in paths}
+        for some in files.batches(sorted(folders)):
+            opened: list[int] = []
+            try:
+                for path in some:
+                    with suppress(FileNotFoundError, PathBlocked), self.folder(f"{path}/." if path else ".") as (fd, _):
+                        opened.append(os.dup(fd))
+                files.sync_all(opened)
+            finally:
+                for fd in opened:
+                    os.close(fd)
 
     # -- errors
 

@@ -76,6 +76,18 @@ def carry_in(session: Session, found: Sequence[CheckpointImport]) -> int | None:
     return repo.write(work)
 
 
+def add(session: Session, one: CheckpointImport) -> bool:
+    """Stores a checkpoint after those of the session; True if it is new. Adds what the session's own one lacks."""
+    repo = CheckpointRepo(session, one.manifest.root)
+
+    def work(tx: Tx) -> bool:
+        stored = repo.get(tx, one.manifest.message)
+        _put(tx, repo, stored, one)
+        return stored is None
+
+    return repo.write(work)
+
+
 def _put(tx: Tx, repo: CheckpointRepo, stored: StoredCheckpoint | None, one: CheckpointImport) -> None:
     """Stores a checkpoint, or the entries that the session's own one lacks."""
     empty = msgspec.structs.replace(one.manifest, files=())

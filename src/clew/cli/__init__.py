@@ -6,9 +6,13 @@ imports none of them.
 
 from __future__ import annotations
 
+import gc
 import io
 import sys
 import warnings
+
+GARBAGE = 50_000
+"""Objects after which Python looks for garbage: loading modules makes many, and none of them is garbage."""
 
 
 def main() -> int:
@@ -17,6 +21,7 @@ def main() -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # print the rest if the terminal lacks a character
     warnings.showwarning = _warn
+    gc.set_threshold(GARBAGE)
     try:
         from clew.cli.root import cli
     except KeyboardInterrupt:

@@ -19,6 +19,8 @@ from clew.cli.output.text import is_terminal
 from clew.cli.setup.open_store import store_option
 
 COMMANDS = {
+    "import": ("import_", "Import conversations of other programs, and from files."),
+    "sources": ("sources", "List the histories that can be imported."),
     "chat": ("chat", "Chat with a model; every message is stored."),
     "run": ("run", "Ask a model as a subagent, in a separate conversation."),
     "append": ("append", "Store messages given as JSON lines."),
@@ -26,6 +28,8 @@ COMMANDS = {
     "tree": ("tree", "Show messages as a tree."),
     "show": ("show", "Show a conversation, or the messages up to a given one."),
     "search": ("search", "Find messages by their words."),
+    "serve": ("serve", "Read, search and compare conversations in a browser."),
+    "open": ("serve", "Open a conversation in a browser."),
     "stats": ("stats", "Count conversations, messages, tokens and cost."),
     "conversation": ("conversation", "List, print and delete messages by ID."),
     "fork": ("change", "Start a new conversation from an existing one."),
@@ -45,20 +49,16 @@ COMMANDS = {
     "key": ("key", "Create, rotate and export the key of a sealed store."),
     "retention": ("retention", "Set how long conversations are kept; purge expired ones."),
     "audit": ("audit", "Show who did what, and when."),
-    "redact": ("redact", "Find stored secrets."),
+    "redact": ("redact", "Find stored secrets, and remove them."),
     "verify": ("upkeep", "Check everything in the store for damage."),
     "doctor": ("doctor", "Check settings, permissions, disk space and pending work."),
     "quarantine": ("quarantine", "Isolate, restore or purge damaged messages."),
-    "import": ("import_", "Import conversations of other programs, and from files."),
-    "sources": ("sources", "List the histories that can be imported."),
     "export": ("export", "Write conversations to files: JSONL, Markdown, HTML, or as they were."),
     "backup": ("upkeep", "Copy the store to a file, even while it is in use."),
     "copy": ("copy", "Copy a store from a file to a server, or back."),
     "gc": ("gc", "Remove unused attachments from object storage."),
     "relocate": ("relocate", "Update the directory of a project that has moved."),
     "mcp": ("mcp", "Let agents search and read conversations over MCP."),
-    "serve": ("serve", "Read, search and compare conversations in a browser."),
-    "open": ("serve", "Open a conversation in a browser."),
     "config": ("config", "Show and change settings."),
     "completion": ("completion", "Print the shell completion script."),
     "help": ("help", "Explain a command or a topic."),
@@ -197,9 +197,11 @@ def _flush_or_discard() -> None:
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=examples(
+        "clew import",
+        "clew search lint",
+        "clew chat",
         "clew tour",
         'echo \'{"text": "Hello"}\' | clew append --title "First words"',
-        "clew search hello",
         more="Environment:\n"
         "  CLEW_DB            path or URL of the store\n"
         "  CLEW_BLOBS         object storage for large attachments: s3://bucket/prefix\n"

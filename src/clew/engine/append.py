@@ -42,41 +42,48 @@ def insert_chain(
     drafts: Sequence[Draft],
 ) -> list[Node]:
     """Stores `drafts` as a chain from `pos`, the end of a run. `above` holds the facts of the parent."""
-    tree, depth, _, _, box = run
-    turns, tokens_in, tokens_out, cost, gaps = _totals(above)
+    tree = run.tree
     rows: list[NodeRow] = []
     nodes: list[Node] = []
     with_blobs: list[tuple[Node, frozenset[str]]] = []
     for draft in drafts:
-        encoded = draft.encoded
-        role, (used_in, used_out, spent) = encoded.role, encoded.usage
-        turns += role == _USER
-        tokens_in += used_in or 0
-        tokens_out += used_out or 0
-        cost += spent or 0
-        if role == _ASSISTANT:
-            gaps |= (used_in is None or used_out is None) | (spent is None) << 1
-        id, created_at = draft.id, draft.created_at
-        if tokens_in | tokens_out | cost >= 1 << 62:
-            raise Invalid("the token or cost totals of this path are too large")
-        above = pack_facts(created_at, role, encoded.kind, turns, tokens_in, tokens_out, cost, gaps)
-        context = node_place(tree, id, parent or NO_ID, depth + (pos & MAX_SEQ)) + above
-        row = (pos, above, id, box.close(encoded.payload, context))
+        row = pack_node(run, pos, parent, above, draft)
         rows.append(row)
         nodes.append(Node(engine, run, parent, row))
-        parent = id
+        _, above, parent, _ = row
         pos += 1
-        if encoded.blobs:
-            with_blobs.append((nodes[-1], encoded.blobs))
+        if draft.encoded.blobs:
+            with_blobs.append((nodes[-1], draft.encoded.blobs))
         if not pos & MAX_SEQ and draft is not drafts[-1]:  # the run is full: 16 million messages
             tx.add_nodes(rows)
             rows = []
-            pos, run = _new_run(engine, tx, InsertPoint(tree, pos - 1, parent, depth, run.carried), None)
-            depth, box = run.depth, run.box
+            pos, run = _new_run(engine, tx, InsertPoint(tree, pos - 1, parent, run.depth, run.carried), None)
     tx.add_nodes(rows)
     for node, blobs in with_blobs:
         _use_blobs(engine, tx, tree, node, blobs)
     return nodes
+
+
+def pack_node(run: RunInfo, pos: int, parent: bytes | None, above: bytes | None, draft: Draft) -> NodeRow:
+    """The row of a draft at `pos`, after the node `parent`, which has the facts `above`. Corrupted, Invalid."""
+    tree, depth, _, _, box = run
+    id, encoded = draft.id, draft.encoded
+    role, (used_in, used_out, spent) = encoded.role, encoded.usage
+    try:
+        turns, tokens_in, tokens_out, cost, gaps = (0, 0, 0, 0, 0) if above is None else totals(above)
+    except MISTYPED:
+        raise Corrupted("a node", "its facts cannot be decoded") from None
+    turns += role == _USER
+    tokens_in += used_in or 0
+    tokens_out += used_out or 0
+    cost += spent or 0
+    if tokens_in | tokens_out | cost >= 1 << 62:
+        raise Invalid("the token or cost totals of this path are too large")
+    if role == _ASSISTANT:
+        gaps |= (used_in is None or used_out is None) | (spent is None) << 1
+    facts = pack_facts(draft.created_at, role, encoded.kind, turns, tokens_in, tokens_out, cost, gaps)
+    context = node_place(tree, id, parent or NO_ID, depth + (pos & MAX_SEQ)) + facts
+    return pos, facts, id, box.close(encoded.payload, context)
 
 
 def find_existing(engine: Engine, tx: Tx, drafts: Sequence[Draft], tree: int | None) -> list[Node] | None:
@@ -117,11 +124,3 @@ def _use_blobs(engine: Engine, tx: Tx, tree: int, node: Node, digests: Iterable[
             raise NotFound("blob", digest, hint="Put the blob into the same session first.")
         used.append(row.blob)
     tx.blobs.add_uses(node_row(node)[POS], used)
-
-
-def _totals(above: bytes | None) -> tuple[int, int, int, int, int]:
-    """Turns, tokens in and out, cost and gaps from the parent's facts. Corrupted."""
-    try:
-        return (0, 0, 0, 0, 0) if above is None else totals(above)
-    except MISTYPED:
-        raise Corrupted("a node", "its facts cannot be decoded") from None

@@ -188,25 +188,42 @@ class Blobs:
         except MISTYPED:
             return False
 
-    def _put_in(self, tx: Tx, tree: int, data: bytes) -> Blob:
-        with loading:
-            from hashlib import sha256
+    def _put_in(self, tx: Tx, tree: int, contents: Iterable[tuple[str, bytes]]) -> None:
+        self._clear_abandoned(tx, tree)
+        now = self._engine.clock()
+        for digest, data in contents:
+            look = self._engine.blob_hash(tree, digest)
+            if tx.blobs.blob(tree, look) is not None:
+                continue
+            if 0 < len(data) <= CHUNK:
+                self._add(tx, BlobRow(0, tree, look, len(data), 1, now, None, b""), data)
+            else:
+                staged, pieces = self._stage(tx, tree), list(_pieces(data))
+                self._fill(tx, staged, 0, pieces)
+                self._finish(tx, staged, Blob(digest, len(data)), len(pieces))
 
-        blob = Blob(sha256(data).hexdigest(), len(data))
-        if tx.blobs.blob(tree, self._engine.blob_hash(tree, blob.digest)) is None:
-            staged, pieces = self._stage(tx, tree), list(_pieces(data))
-            self._fill(tx, staged, 0, pieces)
-            self._finish(tx, staged, blob, len(pieces))
-        return blob
+    def _add(self, tx: Tx, row: BlobRow, data: bytes) -> None:
+        """Adds a complete blob of one piece: four statements with the lookup, instead of eleven by `_stage`."""
+        row = row._replace(blob=tx.blobs.add_blob(row))
+        box, wrapped = self._engine.seal.new_box(blob_owner(row.tree, row.blob))
+        row = row._replace(wrapped_key=wrapped)
+        tx.blobs.set_blob(row._replace(mac=self._engine.seal.sign(blob_fields(row), wrapped)))
+        pos = row.blob << SEQ_BITS
+        tx.blobs.add_chunk(pos, box.close(data, chunk_context(pos)))
 
-    def _stage(self, tx: Tx, tree: int, name: bytes | None = None) -> BlobRow:
-        """Adds an unfinished blob, and its object if `name` is given. Removes those that a crash left behind."""
+    def _clear_abandoned(self, tx: Tx, tree: int) -> None:
+        """Removes unfinished blobs that a crash left behind. NotFound if the session was deleted."""
         if tx.tree_workspace(tree) is None:
             raise _deleted()
         now = self._engine.clock()
         for old in tx.blobs.blobs_between(tree, STAGED, STAGED + b"\xff" * 16):
             if len(old.look) == len(STAGED) + 16 and old.created_at < now - STALE:
                 tx.blobs.delete_blob(old.blob)
+
+    def _stage(self, tx: Tx, tree: int, name: bytes | None = None) -> BlobRow:
+        """Adds an unfinished blob, and its object if `name` is given."""
+        self._clear_abandoned(tx, tree)
+        now = self._engine.clock()
         row = BlobRow(0, tree, STAGED + self._engine.new_id(), 0, 0, now, None, b"")
         row = row._replace(blob=tx.blobs.add_blob(row))
         _, wrapped = self._engine.seal.new_box(blob_owner(tree, row.blob))
@@ -306,4 +323,14 @@ def _parts(source: Any) -> Iterable[Any]:
 
 def put_in(blobs: Blobs, tx: Tx, tree: int, data: bytes) -> Blob:
     """`Blobs.put` for bytes in memory, as a step of the caller's transaction."""
-    return blobs._put_in(tx, tree, data)
+    with loading:
+        from hashlib import sha256
+
+    blob = Blob(sha256(data).hexdigest(), len(data))
+    put_all_in(blobs, tx, tree, [(blob.digest, data)])
+    return blob
+
+
+def put_all_in(blobs: Blobs, tx: Tx, tree: int, contents: Iterable[tuple[str, bytes]]) -> None:
+    """`put_in` for many contents, each with its digest."""
+    blobs._put_in(tx, tree, contents)

@@ -338,13 +338,13 @@ def _cut(engine: Engine, tx: Tx, cut: RunCut, gone: Removed) -> None:
     if cut.first == 0:
         tx.delete_run(run.run)
     else:
-        wrapped = _new_key(engine, tx, run, cut.first, gone) if gone.shred else run.wrapped_key
+        wrapped = new_run_key(engine, tx, run, cut.first, gone) if gone.shred else run.wrapped_key
         left = run._replace(closed=1, tip=min(run.tip, cut.first - 1), wrapped_key=wrapped)
         tx.set_run(engine.sign_run(tx, left) if sound else left)
 
 
-def _new_key(engine: Engine, tx: Tx, run: RunRow, count: int, gone: Removed) -> bytes | None:
-    """Encrypts the remaining nodes of a run under a new data key, which destroys the key of the deleted ones.
+def new_run_key(engine: Engine, tx: Tx, run: RunRow, count: int, gone: Removed) -> bytes | None:
+    """Encrypts the first nodes of a run under a new data key, which destroys the key of what is not there any more.
 
     If one of them does not open, keeps the old key: it is needed once the damage is repaired.
     """

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from clew.backends import BODY, FACTS, ID, MAX_SEQ, POS, NodeRow
 from clew.base import codec, ids
-from clew.base.messages import ROLES, AnyMessage, Message, Native, Role
+from clew.base.messages import REDACTION, ROLES, AnyMessage, Message, Native, Role
 from clew.engine.sealing.envelope import FACTS_SIZE, MISTYPED, NO_ID, Box, Facts, facts, node_place
 from clew.errors import Corrupted, Invalid
 from clew.providers.neutral import neutral
@@ -159,8 +159,7 @@ class Node:
     @property
     def redactions(self) -> tuple[str, ...]:
         """Ids of the redaction rules that matched when it was stored. See `clew.redaction.annotation`."""
-        note = (self.said.extra or {}).get("clew.redaction")
-        return tuple(note.get("redactionRulesApplied", ())) if isinstance(note, dict) else ()
+        return redacted_by(self.said)
 
     @property
     def text(self) -> str:
@@ -229,6 +228,17 @@ def _read(node: Node) -> AnyMessage:
         return codec.decode(body, "")
     except Corrupted as error:  # adds the id here, because formatting it for each message is slow
         raise Corrupted(f"node {node.id}", error.why) from None
+
+
+def redacted_by(said: AnyMessage) -> tuple[str, ...]:
+    """Ids of the redaction rules that matched in a message."""
+    note = (said.extra or {}).get(REDACTION)
+    return tuple(note.get("redactionRulesApplied", ())) if isinstance(note, dict) else ()
+
+
+def is_clean_version(node: Node, said: AnyMessage) -> bool:
+    """True if a stored message has lost secrets that this version of it still has."""
+    return not {*node.redactions} <= {*redacted_by(said)}
 
 
 def node_row(node: Node) -> NodeRow:

@@ -76,6 +76,8 @@ class Receipt(NamedTuple):
     """
     outside: int = 0
     """Stored size of the attachments in object storage."""
+    redacted: tuple[str, ...] = ()
+    """Ids of the sessions that show a new version of the messages: see `clew.store.redact_message`."""
 
 
 Receipts = list[Receipt]
@@ -96,6 +98,7 @@ class ReceiptEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     kept: tuple[Kept, ...] = ()
     pending: tuple[str, ...] = ()
     outside: int = 0
+    redacted: tuple[str, ...] = ()
 
     def cleared(self, pending: tuple[str, ...], now: int) -> ReceiptEntry:
         """With these places still to be cleared; finished if there are none."""
@@ -109,7 +112,7 @@ class ReceiptEntry(msgspec.Struct, frozen=True, omit_defaults=True):
         """Two parts of a receipt as one."""
         added = {
             name: getattr(self, name) + getattr(part, name)
-            for name in ("sessions", "messages", "blobs", "bytes", "failures", "kept", "outside")
+            for name in ("sessions", "messages", "blobs", "bytes", "failures", "kept", "outside", "redacted")
         }
         return msgspec.structs.replace(part, **added)
 
@@ -121,7 +124,7 @@ class ReceiptEntry(msgspec.Struct, frozen=True, omit_defaults=True):
             beyond = tuple(dict.fromkeys((*beyond, "versions", "replicas")))
         return Receipt(
             self.id, self.reason, moment(self.started), finished, self.sessions, self.messages, self.blobs,
-            self.bytes, self.failures, self._needed_messages(), self.pending, beyond, self.outside,
+            self.bytes, self.failures, self._needed_messages(), self.pending, beyond, self.outside, self.redacted,
         )  # fmt: skip
 
     def _needed_messages(self) -> tuple[Kept, ...]:

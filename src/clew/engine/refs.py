@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from clew.backends import BODY, ID, MAX_SEQ, POS, HeadState, InsertPoint, Move, RefRow, Tx
+from clew.backends import BODY, FACTS, ID, MAX_SEQ, POS, HeadState, InsertPoint, Move, RefRow, Tx
 from clew.base import ids
 from clew.engine import holds
-from clew.engine.append import append_chain, find_existing, insert_chain
+from clew.engine.append import append_chain, find_existing, insert_chain, pack_node
 from clew.engine.engine import Draft, Engine
 from clew.engine.node import Node, RunInfo, node_payload, node_row, run_info
 from clew.engine.sealing.envelope import MISTYPED, NO_ID, Box, move_fields, ref_context, ref_fields, ref_owner
@@ -95,7 +95,7 @@ class Refs:
 
     def _payload(self, row: RefRow) -> bytes | None:
         try:
-            return self.box(row).open(row.data, ref_context(row))
+            return self._engine.seal.box(row.wrapped_key, ref_owner(row.key)).open(row.data, ref_context(row))
         except MISTYPED:
             return None
 
@@ -282,7 +282,7 @@ class Refs:
             nodes = append_chain(engine, tx, state.insert_point, drafts)
             last = node_row(nodes[-1])
             move = self.move(tx, row.ref, state, last[POS], last[ID])
-            self._remember(row.kind, state, move, nodes[-1])
+            self._remember(row.kind, state, move, run_info(nodes[-1]), last[FACTS])
             return Appended(nodes, move)
 
         if row.key not in self._seen:
@@ -319,13 +319,12 @@ class Refs:
         stored = find_existing(self._engine, tx, drafts, row.tree)
         return None if stored is None else Appended(stored, None)
 
-    def _remember(self, kind: str, state: HeadState, move: Move, last: Node) -> None:
+    def _remember(self, kind: str, state: HeadState, move: Move, info: RunInfo, facts: bytes) -> None:
         """Caches the head state of a ref that has moved to a new node, and so to the top of its kind."""
         if len(self._seen) >= REMEMBERED:
             self._seen.clear()
-        pos, facts, id, _ = node_row(last)
-        tree, depth, carried, wrapped, _ = info = run_info(last)
-        _, _, version, active_at, rank, mac = move
+        pos, id, version, active_at, rank, mac = move
+        tree, depth, carried, wrapped, _ = info
         now = HeadState._make((  # a third of what naming the fields costs, and every append does it
             state.epoch, state.key, version, active_at, rank, None, mac, id, state.ref_key, rank,
             tree, pos, id, depth, carried, facts, 1, wrapped,
@@ -337,26 +336,32 @@ class Refs:
         self, tx: Tx, row: RefRow, seen: HeadState, info: RunInfo, drafts: Sequence[Draft]
     ) -> Appended | None:
         """Appends if the ref is unchanged since its state was cached. Otherwise does nothing and returns None."""
-        assert seen.pos is not None
-        engine, top = self._engine, self._tops[row.kind]
+        engine, top, last, at, parent = self._engine, self._tops[row.kind], drafts[-1], seen.pos, seen.id
+        assert at is not None
         # The chain must continue its run: the run has room, and is keyed like new runs.
-        if (seen.pos & MAX_SEQ) + len(drafts) > MAX_SEQ or not engine.matches_seal(seen.wrapped_key):
+        if (at & MAX_SEQ) + len(drafts) > MAX_SEQ or not engine.matches_seal(seen.wrapped_key):
             return None
-        pos, id, version, now = seen.pos + len(drafts), drafts[-1].id, seen.version + 1, engine.clock()
+        pos, version, now = at + len(drafts), seen.version + 1, engine.clock()
         rank = seen.rank if seen.rank == top else max(now, top + 1)
-        mac = engine.seal.sign(move_fields(seen.key, seen.tree, pos, id, version, now, rank), seen.ref_key)
-        move = Move(pos, id, version, now, rank, mac)
+        mac = engine.seal.sign(move_fields(seen.key, seen.tree, pos, last.id, version, now, rank), seen.ref_key)
+        move = Move(pos, last.id, version, now, rank, mac)
+        if pos == at + 1 and rank == top and not last.encoded.blobs:
+            # Nearly every append is one message to the session that was last written to. `extend` then reads nothing,
+            # and no lists are needed: 53.6 µs instead of 56.4 where syncing is free.
+            one = pack_node(info, pos, parent, seen.facts, last)
+            if tx.extend(row.ref, seen, move, one):
+                self._remember(row.kind, seen, move, info, one[FACTS])
+                return Appended([Node(engine, info, parent, one)], move)
         if not tx.advance(row.ref, seen, move, top):
             return None
-        nodes = insert_chain(engine, tx, info, seen.pos + 1, seen.id, seen.facts, drafts)
-        self._remember(row.kind, seen, move, nodes[-1])
+        nodes = insert_chain(engine, tx, info, at + 1, parent, seen.facts, drafts)
+        self._remember(row.kind, seen, move, info, node_row(nodes[-1])[FACTS])
         return Appended(nodes, move)
 
     def moved_error(self, row: RefRow) -> Conflict:
         """The error for a head that another writer has moved."""
-        return Conflict(
-            f"the head of {row.kind} {ids.text(row.key)} has moved", hint="Read the new messages, then try again."
-        )
+        hint = "Read the new messages, then try again."
+        return Conflict(f"the head of {row.kind} {ids.text(row.key)} has moved", hint=hint)
 
     def _append_branch(self, tx: Tx, ref: RefRow, expect: bytes | None, drafts: Sequence[Draft]) -> Appended:
         """Stores the drafts on a new branch after `expect`, which is no longer the head."""

@@ -30,6 +30,12 @@ def title_of(said: Iterable[AnyMessage]) -> str | None:
     return None
 
 
+def renewed(title: str | None, old: AnyMessage, new: AnyMessage) -> str | None:
+    """`title`; if it was made from a message that has a new version, a title made from that."""
+    words = _words(old)
+    return title_of([new]) if title and words and _made_of(title, {words}) else title
+
+
 def of_cuts(engine: Engine, tx: Tx, cuts: Sequence[RunCut]) -> set[str]:
     """The first words of all questions in these cuts, to find titles made from them."""
     found: set[str] = set()

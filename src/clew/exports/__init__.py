@@ -1,4 +1,4 @@
-"""Conversations as files: clew's own JSONL, Markdown, HTML, and the form of the tool they came from.
+"""Conversations as files: clew's own JSONL, Markdown, HTML, a file of CPE, and the form of the tool they came from.
 
 with clew.open("chats.db") as store:
 exports.write(store, "chats.jsonl", form="jsonl")        # everything, without loss
@@ -7,22 +7,26 @@ exports.restore(other, open("chats.jsonl", "rb"))
 """
 
 from clew.exports.from_jsonl import Restored, restore
+from clew.exports.to_cpeconvo import cpeconvo
 from clew.exports.to_files import FORMS, Exported, Form, write
 from clew.exports.to_html import html
 from clew.exports.to_jsonl import jsonl
 from clew.exports.to_markdown import Detail, markdown
-from clew.exports.to_native import native
+from clew.exports.to_native import NativeFile, native, native_files
 
 __all__ = [
     "FORMS",
     "Detail",
     "Exported",
     "Form",
+    "NativeFile",
     "Restored",
+    "cpeconvo",
     "html",
     "jsonl",
     "markdown",
     "native",
+    "native_files",
     "restore",
     "write",
 ]

@@ -9,16 +9,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from clew.agents.memory import MEMORY, memory_key
-from clew.agents.memory import unpack as unpack_memory
 from clew.backends import MAX_SEQ, POS, SEQ_BITS, InsertPoint, RefRow, Tx
-from clew.base import ids
+from clew.base import codec, ids
 from clew.base.messages import AnyMessage, Message, Native, Opaque
 from clew.engine.append import append_chain
 from clew.engine.blobs import Blobs
 from clew.engine.engine import Draft
 from clew.engine.log import Log, add_entries
-from clew.engine.node import node_payload, node_row
+from clew.engine.memory_data import MEMORY, memory_key
+from clew.engine.memory_data import unpack as unpack_memory
+from clew.engine.node import is_clean_version, node_payload, node_row
 from clew.engine.session_data import unpack as unpack_session
 from clew.errors import Conflict, Invalid, NotFound
 from clew.exports.jsonl_lines import (
@@ -172,7 +172,9 @@ class _Reader:
         if place is None:
             return False
         parent = None if place.parent is None else ids.text(place.parent)
-        if parent != item.line.parent or node_payload(self._engine.node(place)) != item.draft.encoded.payload:
+        node, payload = self._engine.node(place), item.draft.encoded.payload
+        same = node_payload(node) == payload or is_clean_version(node, codec.decode(payload, "a message"))
+        if parent != item.line.parent or not same:
             raise Conflict(f"message {item.line.id} is stored here with other content", hint="Use another store.")
         return True
 

@@ -10,16 +10,19 @@ from typing import Literal, NamedTuple
 
 from clew.base import files
 from clew.errors import Conflict, Corrupted, Invalid, NotFound
+from clew.exports.to_cpeconvo import cpeconvo, every_session
 from clew.exports.to_html import html
 from clew.exports.to_jsonl import jsonl
 from clew.exports.to_markdown import Detail, markdown
-from clew.exports.to_native import native
+from clew.exports.to_native import native, native_files
 from clew.store.export_guard import refuse
 from clew.store.session import Session
 from clew.store.store import Store
 
-Form = Literal["native", "jsonl", "markdown", "html"]
-FORMS: dict[Form, str] = {"native": ".jsonl", "jsonl": ".jsonl", "markdown": ".md", "html": ".html"}
+Form = Literal["native", "jsonl", "markdown", "html", "cpeconvo"]
+FORMS: dict[Form, str] = {
+    "native": ".jsonl", "jsonl": ".jsonl", "markdown": ".md", "html": ".html", "cpeconvo": ".cpeconvo"
+}  # fmt: skip
 """The forms, and how the names of their files end."""
 Progress = Callable[[int, int], object]
 """Called with what is done and what there is to do: messages of a JSONL export, conversations of others."""
@@ -51,8 +54,9 @@ def write(
 ) -> Exported:
     """Writes these conversations, or all of the store, readable by their owner alone. Complete when it returns.
 
-    JSONL is one file. The other forms are one file if one conversation is given and `path` is not a folder, and
-    otherwise a folder with a file for each. A file is replaced as a whole; other files of the folder stay.
+    JSONL is one file. So is CPE's form, and that file must not exist yet: Conflict. The other forms are one file if
+    one conversation is given and `path` is not a folder, and otherwise a folder with a file for each; native, with the
+    files that they came from, also those of subagents. A file is replaced as a whole; other files of the folder stay.
     """
     if form not in FORMS:
         raise Invalid(f"an export is {', '.join(FORMS)}, not {form!r}")
@@ -64,10 +68,14 @@ def write(
         _write(target, jsonl(store, chosen, damaged=damaged, refused=refused, progress=progress))
         count = None if chosen is None else len(chosen)
         return Exported((target,), count, tuple(damaged), tuple(refused))
+    if form == "cpeconvo":
+        return _write_cpeconvo(store, target, sessions, progress)
     many = exportable(list(store.sessions.list().all() if sessions is None else sessions), refused) or []
     single = sessions is not None and len(many) == 1 and not os.path.isdir(target) and not target.endswith(os.sep)
     if not single:
         files.make_folder(os.path.abspath(target))
+        if form == "native":
+            return _write_native(store, target, many, refused, progress)
     written = []
     for number, session in enumerate(many):
         name = target if single else os.path.join(target, file_name(session, FORMS[form]))
@@ -85,6 +93,53 @@ def write(
         if progress is not None:
             progress(number + 1, len(many))
     return Exported(tuple(written), len(written), tuple(damaged), tuple(refused))
+
+
+def _write_native(
+    store: Store, folder: str, sessions: list[Session], refused: list[str], progress: Progress | None
+) -> Exported:
+    """Writes the files that conversations came from, under the names that they had."""
+    written: dict[str, None] = {}
+    damaged: list[str] = []
+    done = set[str]()
+    chosen = {session.id for session in sessions}
+
+    def refuse(session: Session, error: Invalid) -> None:
+        refused.append(f"{session.id}: {error.message}")
+
+    for one in native_files(store, sessions, refuse):
+        first = one.sessions[0]
+        name = os.path.join(folder, one.name or file_name(first, FORMS["native"]))
+        if name in written:
+            stem, end = os.path.splitext(name)
+            name = f"{stem}-{first.handle}{end}"
+        try:
+            _write(name, one.parts())
+        except NotFound as error:  # deleted meanwhile
+            refused.append(f"{first.id}: {error.message}")
+            continue
+        except Corrupted:
+            damaged += [session.id for session in one.sessions]
+            continue
+        written[name] = None
+        done |= {session.id for session in one.sessions} & chosen
+        if progress is not None:
+            progress(len(done), len(sessions))
+    return Exported(tuple(written), len(done), tuple(damaged), tuple(refused))
+
+
+def _write_cpeconvo(
+    store: Store, target: str, sessions: Iterable[Session] | None, progress: Progress | None
+) -> Exported:
+    if os.path.lexists(target):
+        hint = "Name a new file. clew does not add to a file of CPE, and replacing it would delete its conversations."
+        raise Conflict(f"{target} exists", hint=hint)
+    damaged: list[str] = []
+    refused: list[str] = []
+    chosen = exportable(list(every_session(store) if sessions is None else sessions), refused) or []
+    folder = os.path.dirname(os.path.abspath(target))
+    _write(target, cpeconvo(store, chosen, folder=folder, damaged=damaged, progress=progress))
+    return Exported((target,), len(chosen), tuple(damaged), tuple(refused))
 
 
 def file_name(session: Session, end: str) -> str:

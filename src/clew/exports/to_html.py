@@ -35,7 +35,7 @@ def html(session: Session | None, nodes: Iterable[Node], *, fold: bool = False) 
     for batch in _batches(nodes):
         renderer = Renderer(batch, fold=fold)
         for one in batch:
-            if one.node.parent_id is None and one.number > 1:
+            if one.is_summary:
                 yield seam(one.number)
             yield renderer.article(one, first=one.number == 1)
     yield "</main></body></html>"

@@ -109,6 +109,10 @@ HISTORIES = (
     "otel",
     "langchain",
     "pydantic-ai",
+    "google-adk",
+    "strands",
+    "agent-framework",
+    "llama-index",
 )
 """Formats of other programs' histories, and of agent frameworks; each has a module in ``histories``."""
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import msgspec
 
 from clew.base import codec
-from clew.base.messages import AnyMessage, Message, Native, Text
+from clew.base.messages import REDACTION, AnyMessage, Message, Native, Text
 from clew.errors import Invalid
 from clew.redaction.builtin_rules import PERSONAL, builtin
 from clew.redaction.json_texts import JsonLeaf, JsonPath, Where, is_json, leaves, spliced, to_json_string
@@ -27,7 +27,7 @@ from clew.redaction.rules import Rules, TimeBudget
 
 __all__ = ["NOTE", "PERSONAL", "Annotation", "Finding", "Redacted", "Rule", "Rules", "annotation", "builtin", "redact"]
 
-NOTE = "clew.redaction"
+NOTE = REDACTION
 """The key of the annotation in a message's `extra`."""
 REPLAYABLE = "clew.replayable"
 """In a block's `extra`, false: a provider signed or encrypted the block, and redaction has changed it."""
@@ -74,6 +74,8 @@ class Annotation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
 
 
 _FIELDS = frozenset({"containsSecrets", "redactionRulesApplied", "piiTokens", "notReplayable"})
+_TAGS = (b"\x01", b"\x02", b"\x03")
+"""First bytes of log entries that clew wrote."""
 _TOKEN = re.compile(r"[a-z0-9._-]{1,64}:[0-9a-f]{32}")
 
 
@@ -105,9 +107,9 @@ def redact(said: AnyMessage, rules: Rules, *, token: Token | None = None) -> Red
     return work.redact_message(Native(raw=body or said.raw, **msgspec.json.decode(frame or beside)))
 
 
-def redact_bytes(data: bytes, rules: Rules, *, own: bool = False) -> bytes:
+def redact_bytes(data: bytes, rules: Rules, *, own: bool = False, token: Token | None = None) -> bytes:
     """`redact` for JSON and UTF-8 text; other bytes are not changed. `own` if clew wrote the JSON."""
-    return _Work(rules, None, len(data)).bytes(data, own)
+    return _Work(rules, token, len(data)).bytes(data, own)
 
 
 def findings(data: bytes, rules: Rules, *, own: bool = False) -> tuple[Finding, ...]:
@@ -184,6 +186,8 @@ class _Work:
 
     def bytes(self, data: bytes, own: bool) -> bytes:
         """See `redact_bytes`."""
+        if data[:1] in _TAGS:
+            return data[:1] + self.bytes(data[1:], own)
         try:
             text = data.decode()
         except UnicodeDecodeError:

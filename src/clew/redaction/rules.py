@@ -124,6 +124,23 @@ class Rules:
                 )
         return data.decode(errors="surrogatepass") if passes else text
 
+    def spans(self, text: str, allowance: TimeBudget) -> list[tuple[int, int, str]]:
+        """The matches as positions in a text, with the id of their rule; overlapping matches are merged."""
+        data = text.encode(errors="surrogatepass")
+        found: list[tuple[int, int, str]] = []
+        done = at = 0
+        for start, end, rule in self._finds(data, allowance):
+            if end <= done:
+                continue
+            first = at + len(data[done:start].decode(errors="surrogatepass")) if start >= done else at
+            at = first + len(data[max(start, done) : end].decode(errors="surrogatepass"))
+            if start < done:
+                found[-1] = (found[-1][0], at, found[-1][2])
+            else:
+                found.append((first, at, rule.id))
+            done = end
+        return found
+
     def _finds(self, data: bytes, allowance: TimeBudget) -> list[RuleMatch]:
         """The matches, in order; overlapping matches of one rule are merged."""
         finds = list(self._search(data, allowance))

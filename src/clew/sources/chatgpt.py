@@ -16,12 +16,13 @@ import msgspec
 from clew.base.messages import Native, texts
 from clew.providers.histories import chatgpt as view
 from clew.providers.json_values import as_dict, as_list, as_text
-from clew.sources.contract import About, Attachment, Entry, Home, Part, Skip, derived_id, frame, moment
+from clew.sources.contract import About, Attachment, Entry, Home, Part, Skip, derived_id, moment
 from clew.sources.export_files import ExportFiles, file_id
+from clew.sources.frames import FRAME, frame
 from clew.sources.items import Item
 from clew.sources.json_array import read_elements
 from clew.sources.titles import from_prompt
-from clew.sources.trees import parents_first
+from clew.sources.trees import nearest, parent_fault, parents_first
 
 NAME = "chatgpt"
 
@@ -70,7 +71,8 @@ def _conversation(files: ExportFiles, number: int, raw: bytes) -> Iterator[Part]
         above = _any(one["parent"]) if "parent" in one else None
         parents[key] = above if isinstance(above, str) else None
         below = _any(one["children"]) if "children" in one else None
-        above_of.update((name, key) for name in below or () if isinstance(name, str) and name != key)
+        if isinstance(below, list):
+            above_of.update((name, key) for name in below if isinstance(name, str) and name != key)
         body = bytes(one.get("message", b"null"))
         if body != b"null":
             bodies[key] = body
@@ -83,11 +85,15 @@ def _conversation(files: ExportFiles, number: int, raw: bytes) -> Iterator[Part]
         conversation=name,
         title=_text(facts.get("title")) or _first_prompt(_object(bodies[key]) for key in order),
         model=_text(facts.get("default_model_slug")),
-        head=ids.get(_above(current, parents, bodies) or "") if isinstance(current, str) else None,
+        head=ids.get(nearest(current, parents, bodies) or "") if isinstance(current, str) else None,
     )
     started = moment(facts.get("create_time"))
+    given: set[str] = set()
     for key in order:
-        above = _above(parents[key], parents, bodies)
+        above = nearest(parents[key], parents, bodies)
+        # nodes without a message are passed over: a root may name one of them
+        note = parent_fault(parents[key], parents, parents) if above is None else parent_fault(above, given, parents)
+        given.add(key)
         said = _object(bodies[key])
         started = moment(said.get("create_time")) or started
         yield Entry(
@@ -96,26 +102,15 @@ def _conversation(files: ExportFiles, number: int, raw: bytes) -> Iterator[Part]
             key=key,
             id=ids[key],
             message=Native(NAME, bodies[key]),
-            parent=None if above is None else ids[above],
+            parent=None if above is None or note is not None else ids[above],
             created_at=started,
-            note="its parent is missing" if parents[key] not in (None, *parents) else None,
+            note=note,
             attachments=tuple(_attachments(files, said)),
         )
-    yield Entry(conversation=name, raw=frame(raw, bodies), key="frame")
+    yield Entry(conversation=name, raw=frame(raw, {ids[key]: body for key, body in bodies.items()}), key=FRAME)
 
 
 _FACTS = ("conversation_id", "id", "title", "create_time", "update_time", "current_node", "default_model_slug")
-
-
-def _above(key: str | None, parents: dict[str, str | None], bodies: dict[str, bytes]) -> str | None:
-    """The nearest node with a message, from `key` upwards."""
-    seen: set[str] = set()
-    while key is not None and key not in bodies:
-        if key in seen or key not in parents:
-            return None
-        seen.add(key)
-        key = parents[key]
-    return key
 
 
 def _first_prompt(messages: Iterable[dict[str, Any]]) -> str | None:

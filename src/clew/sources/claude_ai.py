@@ -14,11 +14,12 @@ import msgspec
 
 from clew.base.messages import Native, texts
 from clew.providers.histories import claude_ai as view
-from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id, frame, moment, uuid_or_none
+from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id, moment, uuid_or_none
+from clew.sources.frames import FRAME, frame
 from clew.sources.items import Item
 from clew.sources.json_array import read_elements
 from clew.sources.titles import from_prompt
-from clew.sources.trees import parents_first
+from clew.sources.trees import parent_fault, parents_first
 
 NAME = "claude-ai"
 ROOT = "00000000-0000-4000-8000-000000000000"
@@ -88,20 +89,23 @@ def _conversation(number: int, raw: bytes) -> Iterator[Part]:
         head=ids.get(leaf) if isinstance(leaf, str) else None,
     )
     last = moment(facts.get("created_at"))
+    given: set[str] = set()
     for key in parents_first(parents):
         last = times[key] or last
         above, body = parents[key], messages[key]
+        note = parent_fault(above, given, parents)
+        given.add(key)
         yield Entry(
             conversation=name,
             raw=body,
             key=key,
             id=ids[key],
             message=Native(NAME, body),
-            parent=None if above is None else ids.get(above),
+            parent=None if above is None or note is not None else ids[above],
             created_at=last,
-            note="its parent is missing" if above is not None and above not in ids else None,
+            note=note,
         )
-    yield Entry(conversation=name, raw=frame(raw, messages), key="frame")
+    yield Entry(conversation=name, raw=frame(raw, {ids[key]: body for key, body in messages.items()}), key=FRAME)
 
 
 _FACTS = ("uuid", "name", "model", "created_at", "updated_at", "current_leaf_message_uuid")

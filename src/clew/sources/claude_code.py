@@ -16,13 +16,15 @@ them, and is joined to the summary here.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Generator, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
 
 from clew.base.messages import Native
-from clew.sources.claude_code_files import Place, Summaries, agent_facts, place, results
+from clew.sources.claude_code_files import Place, Summaries, agent_facts, copies, place, results
 from clew.sources.claude_code_lines import (
     LineMessage,
     TranscriptLine,
@@ -35,13 +37,28 @@ from clew.sources.claude_code_lines import (
     words,
 )
 from clew.sources.claude_code_titles import Titles
-from clew.sources.contract import ENVELOPE, About, Entry, Home, Part, Skip, moment, uuid_or_none
+from clew.sources.contract import (
+    ENVELOPE,
+    LARGE,
+    PAUSE,
+    About,
+    Entry,
+    Home,
+    Part,
+    ReadMark,
+    Skip,
+    StaleMark,
+    moment,
+    uuid_or_none,
+)
 from clew.sources.items import Item
 from clew.sources.lines import LONGEST, read_lines
 
 NAME = "claude-code"
 SYNTHETIC = "<synthetic>"
 """The model of an answer that the program wrote itself."""
+WINDOW = 200
+"""Lines, calls and answers before the end of a file that a mark knows."""
 _MESSAGES = ("user", "assistant")
 _RECORDS = frozenset({
     "summary", "system", "attachment", "progress", "file-history-snapshot", "file-history-delta", "queue-operation",
@@ -49,9 +66,6 @@ _RECORDS = frozenset({
     "bridge-session", "api-request", "api-request-shape", "api-request-blob", "atis-latch", "tools-used", "cost-state",
 })  # fmt: skip
 """Types of lines by which a log is recognised if its name is that of a session."""
-
-
-"""Half of a character: an escaped high surrogate without a low one after it, or a low one without a high one before."""
 
 
 class _Link(NamedTuple):
@@ -107,13 +121,26 @@ class ClaudeCode:
         return is_named and len(lines) == 1 and head.startswith((b'{"type":"', b'{"parentUuid":'))
 
     def read(self, item: Item) -> Iterator[Part]:
+        return self.read_on(item, None)
+
+    def read_on(self, item: Item, mark: ReadMark | None) -> Generator[Part, None, ReadMark | None]:
         where = place(item.member or item.path)
         titles: dict[str, str] = {}
-        if item.member is None and where.session is not None:
+        if item.member is None and where.session is not None and mark is None:
             titles = self._folders.setdefault(where.folder, Summaries(where.folder)).titles()
-        reader = _Reader(where, titles, agent_facts(item) if where.agent is not None else {}, item.member is None)
+        reader = TranscriptReader(
+            where, titles, agent_facts(item) if where.agent is not None else {}, item.member is None
+        )
+        offset, last = 0, 0
         with item.open() as file:
-            for number, data, size in read_lines(file):
+            if mark is not None:
+                reader.resume(mark.state)
+                offset, last = file.seek(mark.offset), mark.line
+            for number, data, size in read_lines(file, last):
+                if data is None and size == 0:
+                    yield PAUSE
+                    continue
+                offset, last = offset + size, number
                 if data is None:
                     yield Skip(number, f"the line has {size:,} bytes, more than {LONGEST:,}")
                     continue
@@ -124,9 +151,12 @@ class ClaudeCode:
                 if part is not None:
                     yield part
         yield from reader.end()
+        if item.member is not None or offset < LARGE:
+            return None
+        return ReadMark(offset=offset, line=last, state=reader.state())
 
 
-class _Reader:
+class TranscriptReader:
     """One file on its way. Memory grows with the links that are no messages, not with the bytes."""
 
     def __init__(self, where: Place, titles: dict[str, str], facts: dict[str, str], has_folder: bool) -> None:
@@ -149,6 +179,10 @@ class _Reader:
         """For each line of an inline subagent: the uuid of its first line."""
         self.told: list[About] = []
         self._about: dict[str, tuple[str | None, ...]] = {}
+        self._recent: deque[str] = deque(maxlen=WINDOW)
+        """The uuids of the last lines that have one."""
+        self._known: set[str] | None = None
+        """After a mark: the uuids that are known. None if all of the file was read."""
 
     def line(self, number: int, data: bytes) -> Entry | Skip | None:
         """What a line is; facts about its conversation that are new are in `told`. None for an empty line."""
@@ -167,6 +201,9 @@ class _Reader:
             self._titles.offer(conversation, 0, line.custom_title)
             self._titles.offer(conversation, 1, line.ai_title)
         if line.uuid is not None:
+            self._recent.append(line.uuid)
+            if self._known is not None:
+                self._known.add(line.uuid)
             self._titles.meet(conversation, line.uuid)
         elif line.type == "summary" and line.summary is not None:
             self._titles.summary(line.leaf_uuid or "", line.summary)
@@ -178,12 +215,47 @@ class _Reader:
             title = self._titles.of(conversation, self._session)
             yield About(conversation=conversation, title=title, model=self._models.get(conversation))
 
+    def state(self) -> dict[str, Any]:
+        """What the lines after these may refer to: facts, and the last lines, calls and answers."""
+        links = {uuid: self._links[uuid] for uuid in self._recent if uuid in self._links}
+        named = {*filter(None, map(uuid_or_none, self._recent)), *(link.parent or "" for link in links.values())}
+        groups = {uuid: self._group[uuid] for uuid in named if uuid in self._group}
+        return {
+            "recent": list(self._recent),
+            "links": links,
+            "groups": groups,
+            "tails": {group: self._tails[group] for group in groups.values()},
+            "calls": _last(self._calls),
+            "used": _last(self._used),
+            "roots": _last(self._roots),
+            "seams": self._seams,
+            "models": self._models,
+            "about": self._about,
+            "called": "toolUseId" not in self._facts_of_agent,
+            "titles": self._titles.state(),
+        }
+
+    def resume(self, state: dict[str, Any]) -> None:
+        """Takes over what `state` gave."""
+        self._recent.extend(state["recent"])
+        self._known = set(state["recent"])
+        self._links = {uuid: _Link(*link) for uuid, link in state["links"].items()}
+        self._group, self._tails, self._calls = state["groups"], state["tails"], state["calls"]
+        self._used, self._roots, self._seams = state["used"], state["roots"], state["seams"]
+        self._models = state["models"]
+        self._about = {name: tuple(facts) for name, facts in state["about"].items()}
+        if state["called"]:
+            self._facts_of_agent.pop("toolUseId", None)
+        self._titles.resume(state["titles"])
+
     def _conversation(self, line: TranscriptLine) -> str | None:
         if self._agent is not None:
             owner = self._owner or uuid_or_none(line.session_id)
             return None if owner is None else f"{owner}/{self._agent}"
         session = self._session or uuid_or_none(line.session_id)
         if session is not None and line.is_sidechain and line.uuid is not None:
+            if self._known is not None and line.parent_uuid is not None and line.parent_uuid not in self._roots:
+                raise StaleMark
             root = self._roots.get(line.parent_uuid or "", line.agent_id or line.uuid)
             self._roots[line.uuid] = root
             return f"{session}/{root}"
@@ -217,8 +289,16 @@ class _Reader:
         if said is None or id is None:
             if line.uuid is not None:
                 self._links[line.uuid] = link
+            named = None
+            if line.type == "file-history-snapshot" and self._folder is not None and self._session is not None:
+                named = copies(self._folder, self._session, text)
             return Entry(
-                conversation=conversation, raw=data, key=line.uuid or f"line {number}", created_at=created_at, note=note
+                conversation=conversation,
+                raw=data,
+                key=line.uuid or f"line {number}",
+                created_at=created_at,
+                note=note,
+                copies=named,
             )
         at = text.find(line.message)
         end = at + len(bytes(line.message))
@@ -261,14 +341,20 @@ class _Reader:
                 derived = self._after(line.logical_parent_uuid).parent
             if line.compact_metadata is not None:
                 self._seams.update(seams(line.compact_metadata))
-            return _Link(None, derived), None
-        if line.parent_uuid == line.uuid:
+            found = _Link(None, derived)
+        elif line.parent_uuid == line.uuid:
             return _Link(None), "it names itself as its parent"
-        return self._after(line.parent_uuid), None
+        else:
+            found = self._after(line.parent_uuid)
+        if line.uuid is not None and line.uuid.lower() in found:
+            return _Link(None), None  # it is there twice, and is itself the end of the answer that it belongs to
+        return found, None
 
     def _after(self, uuid: str) -> _Link:
         """The message that stands for a link of the chain: itself, the one before it, or the end of its answer."""
         uuid = self._seams.get(uuid, uuid)
+        if self._known is not None and uuid not in self._known:
+            raise StaleMark
         found = self._links.get(uuid)
         if found is None:
             found = _Link(uuid_or_none(uuid))
@@ -280,6 +366,8 @@ class _Reader:
         blocks = said.content if isinstance(said.content, list) else []
         calls = [block.id for block in blocks if block.type == "tool_use" and block.id]
         answered = [block.tool_use_id for block in blocks if block.type == "tool_result"]
+        if self._known is not None and any(call not in self._calls for call in answered):
+            raise StaleMark
         group = (
             said.id if said.role == "assistant" else next((self._calls[c] for c in answered if c in self._calls), None)
         )
@@ -302,3 +390,8 @@ class _Reader:
             return None
         added = {name: max(0, value - before.get(name, 0)) for name, value in now.items()}
         return {"input": added.get("input_tokens", 0), "output": added.get("output_tokens", 0)}
+
+
+def _last(items: dict[str, Any]) -> dict[str, Any]:
+    """The items that were added last, in their order."""
+    return dict(list(islice(reversed(items.items()), WINDOW))[::-1])

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from errno import ELOOP
 from functools import partial
 from typing import IO, Any, NamedTuple
 
 import msgspec
 
 from clew.errors import ClewError
-from clew.sources.contract import Attachment, uuid_or_none
+from clew.sources.contract import Attachment, FileCopies, moment, uuid_or_none
 from clew.sources.items import Item
 
 _SUMMARY = b'{"type":"summary"'
@@ -20,6 +21,7 @@ _LONGEST = 1 << 14
 """Bytes of a summary's line at most; it is one sentence."""
 _LARGEST_META = 1 << 20
 _RESULT = re.compile(rb"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})[/\\]+tool-results[/\\]+([\w.-]+)")
+_COPY = re.compile(r"[\w-]+@v\d+").fullmatch
 
 _any = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -68,6 +70,38 @@ def results(folder: str, raw: bytes) -> tuple[Attachment, ...]:
             mime = "text/plain" if name.endswith(".txt") else None
             found[name] = Attachment(f"tool-results/{name}", name, mime, partial(_open, path))
     return tuple(found.values())
+
+
+def copies(folder: str, session: str, raw: bytes) -> FileCopies | None:
+    """The copies that a line of type ``file-history-snapshot`` names; they are in ``file-history/SESSION``.
+
+    None if it names no message, or if `folder` is not a project's folder of the program.
+    """
+    projects = os.path.dirname(folder)
+    snapshot: Any = None
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        snapshot = _any(raw).get("snapshot")
+    if os.path.basename(projects) != "projects" or not isinstance(snapshot, dict):
+        return None
+    message, at = uuid_or_none(snapshot.get("messageId")), moment(snapshot.get("timestamp"))
+    named = snapshot.get("trackedFileBackups")
+    if message is None or at is None or not isinstance(named, dict):
+        return None
+    place = os.path.join(os.path.dirname(projects), "file-history", session)
+    files: dict[str, Callable[[], IO[bytes]] | None] = {}
+    for path, backup in named.items():
+        name = backup.get("backupFileName", "") if isinstance(backup, dict) else ""
+        if name is None:
+            files[path] = None
+        elif isinstance(name, str) and _COPY(name):
+            files[path] = partial(_open_copy, os.path.join(place, name))
+    return FileCopies(message, at, files) if files else None
+
+
+def _open_copy(path: str) -> IO[bytes]:
+    if os.path.islink(path):  # it could lead to any file of the user's
+        raise OSError(ELOOP, os.strerror(ELOOP))
+    return _open(path)
 
 
 def _open(path: str) -> IO[bytes]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +11,7 @@ from clew.base.messages import Message
 from clew.errors import Invalid
 from clew.providers.json_values import as_list, as_word
 from clew.providers.view import parse, usage_of
+from clew.sources.values import without_surrogates
 
 
 class LineBlock(msgspec.Struct):
@@ -57,7 +57,6 @@ class TranscriptLine(msgspec.Struct, rename="camel"):
     message: msgspec.Raw = msgspec.Raw()
 
 
-_SURROGATE = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]..")
 _line = msgspec.json.Decoder(TranscriptLine).decode
 _message = msgspec.json.Decoder(LineMessage).decode
 fields_of = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -69,9 +68,7 @@ def read_line(text: bytes) -> tuple[TranscriptLine, bytes]:
     try:
         return _line(text), text
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        # Programs that cut a text between two surrogates write half of a character. Another one of the same length
-        # takes its place to read the line; what is stored are the bytes as they are.
-        shape = _SURROGATE.sub(rb"\\ufffd", text)
+        shape = without_surrogates(text)  # what is stored are the bytes as they are
         return _lenient(shape), shape
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from clew.sources.titles import from_prompt
 
@@ -27,6 +28,17 @@ class Titles:
         self._summed: dict[str, bool] = {}
         """For each summary of this file whose message was not met: whether it came after other messages."""
         self._has_chain = False
+
+    def state(self) -> dict[str, Any]:
+        """What is known so far, but for summaries in other files."""
+        own = {leaf: self._leaves[leaf] for leaf in self._summed}
+        return {"found": self._found, "own": own, "late": self._summed, "chain": self._has_chain}
+
+    def resume(self, state: dict[str, Any]) -> None:
+        """Takes over what `state` gave."""
+        self._found = {name: (rank, title) for name, (rank, title) in state["found"].items()}
+        self._leaves |= state["own"]
+        self._summed, self._has_chain = state["late"], state["chain"]
 
     def offer(self, conversation: str, rank: int, title: str | None) -> None:
         """Takes a title, unless there is one of a better rank."""

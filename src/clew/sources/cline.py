@@ -18,9 +18,10 @@ from clew.providers.histories.cline import WRAPPED
 from clew.providers.json_values import Json, as_dict, as_list, as_text, as_word
 from clew.providers.view import parse
 from clew.sources.beside import read_beside
-from clew.sources.contract import About, Entry, Home, Part, derived_id, frame
+from clew.sources.contract import About, Entry, Home, Part, derived_id
 from clew.sources.documents import read_document
 from clew.sources.editors import user_folders
+from clew.sources.frames import FRAME, frame
 from clew.sources.items import Item
 from clew.sources.pieces import element_bytes, field_bytes
 from clew.sources.values import digest, object_or_empty, title_of, tokens, when
@@ -108,22 +109,21 @@ def _messages(name: str, raw: bytes, bodies: list[bytes], extras: list[dict[str,
             extra = next(left, {}) | extra
         elif number == 0:
             yield About(conversation=name, title=_title(message))
-        key = f"message {number}"
         id = derived_id(NAME, name, f"{above} {message.get('id') or digest(body)}")
         last = when(message.get("ts")) or last
         yield Entry(
             conversation=name,
             raw=body,
-            key=key,
+            key=f"message {number}",
             id=id,
             message=Native(NAME, body, extra=extra or None),
             parent=above,
             created_at=last,
         )
-        kept[key] = body
+        kept[id] = body
         above = id
     yield About(conversation=name, head=above)
-    yield Entry(conversation=name, raw=frame(raw, kept), key="frame")
+    yield Entry(conversation=name, raw=frame(raw, kept), key=FRAME)
 
 
 def _title(message: Json) -> str | None:

@@ -12,7 +12,7 @@ of what they continue; there, a message's id is derived from its turn, which the
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from hashlib import sha256
 from typing import Any
 
@@ -22,7 +22,21 @@ from clew.base.messages import Native
 from clew.errors import ClewError
 from clew.providers.histories.codex import prompt, role
 from clew.sources.codex_home import ZST, CodexHome, Rollout, open_rollout, rollout
-from clew.sources.contract import ENVELOPE, About, Entry, Home, Part, Skip, derived_id, moment, uuid_or_none
+from clew.sources.codex_lines import RolloutLine, agent_of, any_value, fields_of, owner_of, read_line, text_of
+from clew.sources.contract import (
+    ENVELOPE,
+    LARGE,
+    PAUSE,
+    About,
+    Entry,
+    Home,
+    Part,
+    ReadMark,
+    Skip,
+    derived_id,
+    moment,
+    uuid_or_none,
+)
 from clew.sources.items import Item
 from clew.sources.lines import LONGEST, read_lines
 from clew.sources.titles import from_prompt
@@ -32,18 +46,11 @@ _HELD = 200
 """Records that wait at most for the token count of an answer."""
 _NO_ENVELOPE = ("message", "reasoning", "function_call", "function_call_output", "local_shell_call")
 """Items that the first versions wrote without an envelope."""
-
-
-class _Line(msgspec.Struct):
-    timestamp: str | None = None
-    ordinal: int | None = None
-    type: str | None = None
-    payload: msgspec.Raw = msgspec.Raw()
-
-
-_line = msgspec.json.Decoder(_Line).decode
-_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_any = msgspec.json.Decoder().decode
+_STATE = (
+    "thread", "last", "derived", "note", "ordinal", "scope", "counts", "model", "prompts", "failed", "total",
+    "has_records", "title",
+)  # fmt: skip
+"""What a reader knows after the last line; nothing is held back then."""
 
 
 class Codex:
@@ -69,19 +76,22 @@ class Codex:
             return rollout(path) is not None
         first = head.partition(b"\n")[0]
         try:
-            fields = _fields(first)
+            fields = fields_of(first)
         except (msgspec.MsgspecError, RecursionError):
             return b'"type":"session_meta"' in first and rollout(path) is not None
         if "payload" in fields:
-            return _any(fields.get("type", b"null")) in ("session_meta", "response_item") and "timestamp" in fields
+            return any_value(fields.get("type", b"null")) in ("session_meta", "response_item") and "timestamp" in fields
         return {"id", "timestamp"} <= fields.keys() and ("instructions" in fields or rollout(path) is not None)
 
     def read(self, item: Item) -> Iterator[Part]:
+        return self.read_on(item, None)
+
+    def read_on(self, item: Item, mark: ReadMark | None) -> Generator[Part, None, ReadMark | None]:
         if item.member is not None:
             return _Reader(rollout(item.member), None).read(item)
         folder = CodexHome.folder(item.path)
         home = self._homes.setdefault(folder, CodexHome(folder))
-        return _Reader(rollout(item.path), home).read(item)
+        return _Reader(rollout(item.path), home).read(item, mark)
 
 
 class _Reader:
@@ -102,6 +112,8 @@ class _Reader:
         self._note: str | None = None
         self._ordinal = -1
         self._previous = b""
+        self._previous_hash = ""
+        """Stands for the line before a mark."""
         self._scope = ""
         """The turn, or the thread, by which ids are made in files without numbers."""
         self._counts: dict[str, int] = {}
@@ -115,22 +127,45 @@ class _Reader:
         self._has_records = False
         self._title: str | None = None
 
-    def read(self, item: Item) -> Iterator[Part]:
-        """What is in the file."""
+    def read(self, item: Item, mark: ReadMark | None = None) -> Generator[Part, None, ReadMark | None]:
+        """What is in the file, from a mark on."""
+        offset, last = 0, 0
         with open_rollout(item) as file:
-            for line in read_lines(file):
-                if line.data is None:
-                    yield Skip(line.number, f"the line has {line.size:,} bytes, more than {LONGEST:,}")
+            is_plain = item.member is None and file.seekable()
+            if mark is not None:
+                self._resume(mark.state)
+                offset, last = file.seek(mark.offset), mark.line
+            for number, data, size in read_lines(file, last):
+                if data is None and size == 0:
+                    yield PAUSE
+                    continue
+                offset, last = offset + size, number
+                if data is None:
+                    yield Skip(number, f"the line has {size:,} bytes, more than {LONGEST:,}")
                     continue
                 try:
-                    parts = list(self._parts(line.number, line.data))
+                    parts = list(self._parts(number, data))
                 except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                    parts = [Skip(line.number, f"not JSON: {type(error).__name__}")]
+                    parts = [Skip(number, f"not JSON: {type(error).__name__}")]
                 if self._end is not None and self._ordinal >= self._end:
                     break
                 yield from parts
         yield from self._release()
         yield from self._closing()
+        if self._end is not None or offset < LARGE or not is_plain:
+            return None
+        return ReadMark(offset=offset, line=last, state=self._state())
+
+    def _state(self) -> dict[str, Any]:
+        """What the lines after these may refer to."""
+        known = {name: getattr(self, f"_{name}") for name in _STATE}
+        return {**known, "title": from_prompt(self._title), "previous": sha256(self._previous).hexdigest()}
+
+    def _resume(self, state: dict[str, Any]) -> None:
+        """Takes over what `_state` gave."""
+        for name in _STATE:
+            setattr(self, f"_{name}", state[name])
+        self._previous_hash = state["previous"]
 
     def leaf(self, item: Item) -> str | None:
         """The message where the file ends."""
@@ -156,19 +191,19 @@ class _Reader:
         text = data[:-1].rstrip(b"\r")
         if not text.strip():
             return
-        line = _read(text)
+        line = read_line(text)
         body = bytes(line.payload)
         if not body and (line.type in _NO_ENVELOPE or line.type is None):
             body = text
-        payload = _any(body) if body else None
+        payload = any_value(body) if body else None
         payload = payload if isinstance(payload, dict) else {}
         if line.type == "session_meta" or (self._thread is None and line.type is None):
             yield from self._meta(payload)
         if self._thread is None:
             yield Skip(number, "no thread is named, neither by the line nor by the file")
             return
-        is_repeated = line.ordinal <= self._ordinal if line.ordinal is not None else data == self._previous
-        self._previous = data
+        is_repeated = line.ordinal <= self._ordinal if line.ordinal is not None else self._is_previous(data)
+        self._previous, self._previous_hash = data, ""
         if line.ordinal is not None:
             self._ordinal = max(self._ordinal, line.ordinal)
         if self._end is not None and self._ordinal >= self._end:
@@ -183,6 +218,12 @@ class _Reader:
         key = f"{part}{number if line.ordinal is None else line.ordinal}"
         yield from self._hold(Entry(conversation=self._thread, raw=data, key=key, created_at=moment(line.timestamp)))
 
+    def _is_previous(self, data: bytes) -> bool:
+        """True if a line is the one before it again."""
+        if self._previous_hash:
+            return sha256(data).hexdigest() == self._previous_hash
+        return data == self._previous
+
     # -- what a file says about itself
 
     def _meta(self, payload: dict[str, Any]) -> Iterator[Part]:
@@ -194,14 +235,14 @@ class _Reader:
         if self._thread is None or not is_first:
             return
         git = payload.get("git")
-        owner = _owner(payload)
+        owner = owner_of(payload)
         yield About(
             conversation=self._thread,
-            cwd=_text(payload.get("cwd")),
-            branch=_text(git.get("branch")) if isinstance(git, dict) else None,
-            version=_text(payload.get("cli_version")),
+            cwd=text_of(payload.get("cwd")),
+            branch=text_of(git.get("branch")) if isinstance(git, dict) else None,
+            version=text_of(payload.get("cli_version")),
             owner=owner,
-            agent=None if owner is None else _agent(payload),
+            agent=None if owner is None else agent_of(payload),
         )
         base = payload.get("history_base")
         if isinstance(base, dict):
@@ -227,7 +268,9 @@ class _Reader:
 
     # -- messages
 
-    def _message(self, line: _Line, payload: dict[str, Any], body: bytes, text: bytes, data: bytes) -> Iterator[Entry]:
+    def _message(
+        self, line: RolloutLine, payload: dict[str, Any], body: bytes, text: bytes, data: bytes
+    ) -> Iterator[Entry]:
         assert self._thread is not None
         at = text.find(body)
         extra: dict[str, Any] = {ENVELOPE: [text[:at].decode(), data[at + len(body) :].decode()]}
@@ -259,7 +302,7 @@ class _Reader:
         self._last, self._derived, self._note = id, None, None
         yield from self._hold(entry)
 
-    def _name(self, line: _Line, body: bytes) -> tuple[str, str]:
+    def _name(self, line: RolloutLine, body: bytes) -> tuple[str, str]:
         """What the id of a message is derived from."""
         assert self._thread is not None
         if line.ordinal is not None:
@@ -270,13 +313,13 @@ class _Reader:
 
     # -- events
 
-    def _event(self, line: _Line, payload: dict[str, Any]) -> None:
+    def _event(self, line: RolloutLine, payload: dict[str, Any]) -> None:
         kind = payload.get("type")
         turn = payload.get("turn_id")
         if isinstance(turn, str) and (line.type == "turn_context" or kind in ("task_started", "turn_started")):
             self._scope = turn
         if line.type == "turn_context":
-            self._model = _text(payload.get("model")) or self._model
+            self._model = text_of(payload.get("model")) or self._model
         elif line.type == "token_usage_record":
             self._has_records = True
             self._count(payload.get("usage"))
@@ -332,32 +375,3 @@ class _Reader:
     def _release(self) -> Iterator[Entry]:
         held, self._held = self._held, []
         yield from held
-
-
-def _read(text: bytes) -> _Line:
-    try:
-        return _line(text)
-    except msgspec.ValidationError:  # a field is of another type: it is left out
-        fields = _fields(text)
-        line = _Line(payload=fields.get("payload", msgspec.Raw()))
-        line.timestamp, line.type = (_text(_any(fields.get(name, b"null"))) for name in ("timestamp", "type"))
-        return line
-
-
-def _owner(payload: dict[str, Any]) -> str | None:
-    """The thread that started a subagent."""
-    found = uuid_or_none(payload.get("parent_thread_id"))
-    source = payload.get("source")
-    if found is None and isinstance(source, dict) and isinstance(inner := source.get("subagent"), dict):
-        spawn = inner.get("thread_spawn")
-        found = uuid_or_none(spawn.get("parent_thread_id")) if isinstance(spawn, dict) else None
-    return found
-
-
-def _agent(payload: dict[str, Any]) -> str:
-    names = (payload.get("agent_nickname"), payload.get("agent_role"), payload.get("agent_path"))
-    return next((name for name in names if isinstance(name, str) and name), "agent")
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None

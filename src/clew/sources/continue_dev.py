@@ -17,8 +17,9 @@ from clew.providers.histories.continue_dev import has_ended
 from clew.providers.json_values import Json, as_dict, as_text
 from clew.providers.view import parse
 from clew.sources.beside import read_beside
-from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id, frame
+from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
 from clew.sources.documents import read_document
+from clew.sources.frames import FRAME, frame
 from clew.sources.items import Item
 from clew.sources.pieces import element_bytes, field_bytes
 from clew.sources.values import digest, folder_of, object_or_empty, title_of, tokens, when
@@ -87,18 +88,17 @@ def _messages(name: str, raw: bytes, began: datetime | None) -> Iterator[Part]:
             yield About(conversation=name, model=model)
         said = digest(field_bytes(body, "message", "content"), field_bytes(body, "message", "toolCalls"))
         id = derived_id(NAME, name, f"{above} {number} {message['role']} {said}")
-        key = f"message {number}"
         extra = ({"usage": used} if used else {}) | ({"model": model} if model else {})
         yield Entry(
             conversation=name,
             raw=body,
-            key=key,
+            key=f"message {number}",
             id=id,
             message=Native(FORMAT, body, extra=extra or None),
             parent=above,
             created_at=began,
         )
-        kept[key] = body
+        kept[id] = body
         above = id
     yield About(conversation=name, head=above)
-    yield Entry(conversation=name, raw=frame(raw, kept), key="frame")
+    yield Entry(conversation=name, raw=frame(raw, kept), key=FRAME)

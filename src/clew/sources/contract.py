@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import IO, NamedTuple, Protocol
+from typing import IO, Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -50,6 +50,16 @@ class Attachment(NamedTuple):
     name: str | None
     mime_type: str | None
     open: Callable[[], IO[bytes]]
+
+
+class FileCopies(NamedTuple):
+    """Copies of working files that a program made before a message changed them."""
+
+    message: str
+    """The id of the message."""
+    created_at: datetime
+    files: Mapping[str, Callable[[], IO[bytes]] | None]
+    """By path, absolute or below the directory of the conversation; None for a file that did not exist."""
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -93,6 +103,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     """True for a record of another file that this conversation continues. It is stored once, under the id that it has
     there, and is not part of this file when the conversation is written out."""
     attachments: tuple[Attachment, ...] = ()
+    copies: FileCopies | None = None
+    """For a record that names copies of working files: these become checkpoints."""
     seen: Message | None = None
     """Role and usage of a native message, as its view has them, if the source has read its JSON: saves reading it again
     to store it. The source has made sure that it is a JSON object."""
@@ -105,7 +117,27 @@ class Skip(NamedTuple):
     why: str
 
 
+class Pause(Skip):
+    """Nothing is skipped yet, but what follows takes long: it is time to store what was read."""
+
+
+PAUSE = Pause(None, "")
 Part = About | Entry | Skip
+
+
+class ReadMark(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a source has read a file that grows at its end."""
+
+    offset: int
+    """Bytes of the lines that were read."""
+    line: int
+    """How many lines these are."""
+    state: dict[str, Any]
+    """What the source needs to know of them, as JSON."""
+
+
+class StaleMark(Exception):
+    """What is new in a file needs more of what is before it than a mark has: the file must be read whole."""
 
 
 class Source(Protocol):
@@ -139,6 +171,20 @@ class Source(Protocol):
         """What is in a file, in its order. Unavailable if it cannot be read."""
 
 
+class GrowingSource(Source, Protocol):
+    """A source of files to which programs append: it can continue where it stopped."""
+
+    def read_on(self, item: Item, mark: ReadMark | None) -> Generator[Part, None, ReadMark | None]:
+        """As `read`, from a mark on; returns the next mark, or None for a file that is read whole each time. StaleMark.
+
+        The caller has made sure that the file is unchanged up to the mark. Parts that came before StaleMark are valid.
+        """
+
+
+LARGE = 1 << 20
+"""Bytes of a file from which on a mark is worth its place in the store."""
+
+
 def moment(value: object) -> datetime | None:
     """A time in ISO 8601 with its zone, or in seconds since 1970; None for everything else."""
     if isinstance(value, str):
@@ -154,27 +200,8 @@ def moment(value: object) -> datetime | None:
 
 def derived_id(source: str, conversation: str, key: str = "") -> str:
     """The id of something whose own name is unique in its conversation only; of the conversation without `key`."""
-    return str(uuid.uuid5(_SPACE, f"{source}\0{conversation}\0{key}"))
-
-
-def frame(raw: bytes, bodies: Mapping[str, bytes]) -> bytes:
-    """A record without the messages in it: a JSON list of text and, between two texts, the key of a message.
-
-    The bodies come in the order in which they are in `raw`. `unframe` puts them back.
-    """
-    parts: list[str] = []
-    for key, body in bodies.items():
-        before, found, rest = raw.partition(body)
-        if found:
-            parts += [before.decode(), key]
-            raw = rest
-    return msgspec.json.encode([*parts, raw.decode()])
-
-
-def unframe(framed: bytes, bodies: Mapping[str, bytes]) -> bytes:
-    """The record that `frame` took apart."""
-    parts = msgspec.json.decode(framed, type=list[str])
-    return b"".join(bodies[part] if at % 2 else part.encode() for at, part in enumerate(parts))
+    name = f"{source}\0{conversation}\0{key}".encode(errors="backslashreplace")  # a file's name may not be UTF-8
+    return str(uuid.uuid5(_SPACE, name.decode()))
 
 
 def uuid_or_none(value: object) -> str | None:

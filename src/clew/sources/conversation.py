@@ -13,17 +13,22 @@ from typing import NamedTuple
 import msgspec
 
 from clew.backends import RefRow, Tx
-from clew.base import ids
+from clew.base import codec, ids
+from clew.base.messages import Native
 from clew.engine.engine import Draft
-from clew.engine.node import node_payload
-from clew.sources.contract import About, Entry
+from clew.engine.node import is_clean_version, node_payload
+from clew.sources.contract import ENVELOPE, About, Entry, FileCopies
 from clew.sources.drafting import Drafter
-from clew.sources.layout import laid_out, piece_id, pieces, record_id
+from clew.sources.file_copies import merge, store_copies
+from clew.sources.layout import FileName, laid_out, layout_entry, piece_id, pieces, record_id
 from clew.sources.runs import Change
+from clew.sources.values import storable
 from clew.sources.writing import ConversationFacts, SessionWriter, session_id
 from clew.store.parts import Parts
 from clew.store.session import Session
 from clew.store.session_table import SESSION, SUBAGENT
+
+_SHOWN = ("title", "cwd", "branch", "model", "version", "agent")
 
 
 class _Ready(NamedTuple):
@@ -37,6 +42,8 @@ class _Ready(NamedTuple):
     """True if its bytes are those that are stored."""
     record: bytes = b""
     """The id of the record in the log, for what is kept there."""
+    number: int = 0
+    """Its number in the file."""
 
 
 class _Batch(NamedTuple):
@@ -62,14 +69,16 @@ class StoredBatch(NamedTuple):
 class ConversationImport:
     """A conversation of one file. `fresh` says that the file was never imported as a whole."""
 
-    def __init__(self, parts: Parts, source: str, name: str, *, fresh: bool = True) -> None:
+    def __init__(self, parts: Parts, source: str, name: str, file: FileName, *, fresh: bool = True) -> None:
         self._parts = parts
         self._source = source
+        self._file = file
         self.name = name
         self.id = session_id(source, name)
         self.about = About(conversation=name)
         self._described: About | None = None
-        self._waiting: list[Entry] = []
+        self._waiting: list[tuple[int, Entry]] = []
+        self._copies: list[FileCopies] = []
         self._batch = _Batch([], None, set(), [])
         self._fresh = fresh
         self._drafter = Drafter(parts.engine, self._session)
@@ -78,6 +87,8 @@ class ConversationImport:
         self._made: Change | None = None
         self._being_made = False
         """True if this import has created the session."""
+        self._redacted = False
+        """True if a message of it is stored without a secret that it has in the file."""
         self.trashed = False
         self.stored_before = False
         self.new = self.known = self.records = 0
@@ -88,11 +99,14 @@ class ConversationImport:
     def tell(self, about: About) -> None:
         """Takes facts; a later one wins."""
         told = {name: value for name in About.__struct_fields__ if (value := getattr(about, name)) is not None}
+        told |= {name: storable(told[name]) for name in _SHOWN if name in told}
         self.about = msgspec.structs.replace(self.about, **told)
 
-    def take(self, entry: Entry) -> None:
-        """Adds an entry to the next batch."""
-        self._waiting.append(entry)
+    def take(self, number: int, entry: Entry) -> None:
+        """Adds an entry, with its number in the file, to the next batch."""
+        self._waiting.append((number, entry))
+        if entry.copies is not None:
+            merge(self._copies, entry.copies)
         if entry.note is not None:
             self.notes.append(f"{self.name}: {entry.key}: {entry.note}")
 
@@ -102,6 +116,16 @@ class ConversationImport:
         self._drafter.note_time(entry)
         if entry.id is not None and entry.message is not None:
             self.known += not entry.inherited
+
+    def resume(self, time: int | None) -> None:
+        """Continues after entries that are stored already, and were not read again."""
+        self.stored_before = True
+        self._drafter.time = time
+
+    @property
+    def time(self) -> int | None:
+        """The time of its last entry, in microseconds."""
+        return self._drafter.time
 
     def drop(self) -> None:
         """Forgets the entries that wait."""
@@ -121,7 +145,7 @@ class ConversationImport:
 
         `placed` has the new messages of the conversations that the same transaction stores before this one.
         """
-        engine, entries = self._parts.engine, self._waiting
+        engine, entries = self._parts.engine, [entry for _, entry in self._waiting]
         row = self._row()
         if self._in_trash(row):
             self.trashed = True
@@ -133,19 +157,19 @@ class ConversationImport:
         if known and self._laid is None:
             self._laid = set() if row is None else laid_out(Session(self._parts, row))
         ready: list[_Ready] = []
-        for number, entry in enumerate(entries):
-            draft = made.get(number)
+        for at, (number, entry) in enumerate(self._waiting):
+            draft = made.get(at)
             if draft is not None:
                 again = placed.get(draft.id)
                 if draft.id in known or again is not None:
-                    same = self._alike(draft) if again is None else again.encoded.payload == draft.encoded.payload
+                    same = self._alike(draft) if again is None else _is_same(again.encoded.payload, draft)
                     record = b"" if same else record_id(key, entry.key, entry.raw)
-                    ready.append(_Ready(entry, draft, True, same, record))
+                    ready.append(_Ready(entry, draft, True, same, record, number))
                 else:
                     placed[draft.id] = draft
-                    ready.append(_Ready(entry, draft))
+                    ready.append(_Ready(entry, draft, number=number))
             elif not entry.inherited:
-                ready.append(_Ready(entry, None, record=record_id(key, entry.key, entry.raw)))
+                ready.append(_Ready(entry, None, record=record_id(key, entry.key, entry.raw), number=number))
         kept = [one.record for one in ready if one.record]
         logged = engine.read(lambda tx: tx.existing_log_ids(kept)) if kept else set[bytes]()
         self._batch = _Batch(ready, self._row(), logged, notes)
@@ -158,7 +182,7 @@ class ConversationImport:
 
     def _facts(self) -> ConversationFacts:
         return ConversationFacts(
-            self._source, self.name, self.id, self.about, self._fresh, self._being_made, self._made
+            self._source, self.name, self.id, self.about, self._fresh, self._being_made, self._made, self._redacted
         )
 
     def _row(self) -> RefRow | None:
@@ -166,10 +190,18 @@ class ConversationImport:
         return self._parts.table.get(SESSION, key) or self._parts.table.get(SUBAGENT, key)
 
     def _alike(self, draft: Draft) -> bool:
-        """True if the very message is stored under its id."""
+        """True if the very record is stored under its id, or a version of it without secrets: they stay away."""
         engine = self._parts.engine
         place = engine.read(lambda tx: tx.node(draft.id), single=True)
-        return place is not None and node_payload(engine.node(place)) == draft.encoded.payload
+        if place is None:
+            return False
+        node = engine.node(place)
+        if _is_same(node_payload(node), draft):
+            return True
+        if not is_clean_version(node, codec.decode(draft.encoded.payload, "a message")):
+            return False
+        self._redacted = True
+        return True
 
     def _session(self) -> Session:
         """The session, for an attachment that needs its tree; created if there is none."""
@@ -188,7 +220,7 @@ class ConversationImport:
         batch = self._batch
         writing = SessionWriter(self._parts, self._facts(), tx, batch.row)
         laid = set[str]()
-        order: list[str | None] = []
+        order: list[tuple[int, str | None]] = []
         records: list[tuple[bytes, bytes]] = []
         known = 0
         for one in batch.ready:
@@ -196,7 +228,7 @@ class ConversationImport:
             if one.draft is not None and not one.known:
                 writing.add(entry, one.draft)
                 if not entry.inherited:
-                    order.append(entry.id)
+                    order.append((one.number, entry.id))
                     laid.add(entry.id or "")
                 continue
             if one.draft is not None:
@@ -206,20 +238,31 @@ class ConversationImport:
                     continue
                 if one.same:
                     if entry.id not in laid and entry.id not in (self._laid or ()):
-                        order.append(entry.id)
+                        order.append((one.number, entry.id))
                         laid.add(entry.id or "")
                     continue
             if one.record not in batch.logged and all(name != one.record for name, _ in records[-1:]):
-                order.append(None)
+                order.append((one.number, None))
                 records += self._record(one)
         writing.end_chain()
         if order:
-            writing.log(records, order)
+            writing.log(records, layout_entry([id for _, id in order], self._file, [number for number, _ in order]))
         if last:
             writing.finish()
         return StoredBatch(
             writing.row, writing.new, known, len(records), laid, [*batch.notes, *writing.notes], writing.changes()
         )
+
+    def has_copies(self) -> bool:
+        """True if there are copies of working files to store."""
+        return bool(self._copies) and not self.trashed
+
+    def store_copies(self) -> None:
+        """Stores the copies of working files, once the session is there."""
+        row, found = self._row(), self._copies
+        self._copies = []
+        if row is not None:
+            self.notes += [f"{self.name}: {note}" for note in store_copies(Session(self._parts, row), found)]
 
     def take_over(self, done: StoredBatch, *, last: bool) -> None:
         """Takes over what a transaction has stored, after its commit."""
@@ -236,7 +279,19 @@ class ConversationImport:
 
     def _record(self, one: _Ready) -> Iterable[tuple[bytes, bytes]]:
         engine = self._parts.engine
-        cut = pieces(one.entry.raw, engine.max_body)
+        cut = pieces(one.entry.raw, engine.max_body, one.entry.key)
         for number, piece in enumerate(cut[:-1]):
             yield piece_id(one.record, number), engine.redacted(piece)
         yield one.record, engine.redacted(cut[-1])
+
+
+def _is_same(payload: bytes, draft: Draft) -> bool:
+    """True if two messages are of the same record. Its tokens, for one, may have become known later."""
+    if payload == draft.encoded.payload:
+        return True
+    where = ids.text(draft.id)
+    before, now = codec.decode(payload, where), codec.decode(draft.encoded.payload, where)
+    if not isinstance(before, Native) or not isinstance(now, Native):
+        return False
+    around = [(one.extra or {}).get(ENVELOPE) for one in (before, now)]
+    return before.raw == now.raw and around[0] == around[1]

@@ -14,8 +14,7 @@ from clew.sources.cursor_cli import read_store
 from clew.sources.cursor_editor import read_editor
 from clew.sources.cursor_transcripts import is_lines, is_text, read_lines, read_text
 from clew.sources.editors import user_folders
-from clew.sources.items import Item
-from clew.sources.sqlite import MAGIC
+from clew.sources.items import SQLITE, Item
 
 
 class CursorHistory:
@@ -34,13 +33,13 @@ class CursorHistory:
         return None
 
     def recognise(self, path: str, head: bytes) -> bool:
-        if head.startswith(MAGIC):
+        if head.startswith(SQLITE):
             return _is_editor(path, head) or _is_store(path, head)
         return is_lines(path, head) or is_text(path, head)
 
     def read(self, item: Item) -> Iterator[Part]:
         path, head = item.member or item.path, item.head()
-        if head.startswith(MAGIC):
+        if head.startswith(SQLITE):
             return read_editor(item) if _is_editor(path, head) else read_store(item)
         return read_text(item) if is_text(path, head) else read_lines(item)
 

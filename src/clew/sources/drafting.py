@@ -33,12 +33,13 @@ class Drafter:
     def __init__(self, engine: Engine, session: Callable[[], Session]) -> None:
         self._engine = engine
         self._session = session
-        self._time: int | None = None
+        self.time: int | None = None
+        """The time of the last entry, in microseconds."""
 
     def note_time(self, entry: Entry) -> None:
         """Notes the time of an entry, which the next one has if it has none of its own."""
         if entry.created_at is not None:
-            self._time = microseconds(entry.created_at)
+            self.time = microseconds(entry.created_at)
 
     def drafts(self, entries: Iterable[Entry]) -> Drafts:
         """The drafts of those entries that are messages; one that cannot be stored as a message has none."""
@@ -66,7 +67,7 @@ class Drafter:
         if isinstance(message, Native) and len(message.raw) > self._engine.max_body:
             return self._large(entry)
         try:
-            return self._engine.draft(message, entry.id, self._time, seen=entry.seen)
+            return self._engine.draft(message, entry.id, self.time, seen=entry.seen)
         except Invalid:
             if len(entry.raw) + 4096 < self._engine.max_body:
                 raise
@@ -81,7 +82,7 @@ class Drafter:
         )
         media = Media(mime_type="application/json", modality="document", blob=blob.digest, name=f"{entry.key}.json")
         whole = Message(neutral(entry.message).role, (Text(text=note), media), extra={WHOLE: blob.digest})
-        return self._engine.draft(whole, entry.id, self._time)
+        return self._engine.draft(whole, entry.id, self.time)
 
     def _attached(self, entry: Entry, notes: list[str]) -> dict[str, Any]:
         """The attachments of a message, each in a blob. Those it already has in the store are not read again."""

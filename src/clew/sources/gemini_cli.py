@@ -25,8 +25,9 @@ from clew.base.messages import Native
 from clew.providers.histories.gemini_cli import CONTEXT, results
 from clew.providers.json_values import Json, as_dict, as_list, as_text
 from clew.providers.view import parse
-from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id, frame, moment
+from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id, moment
 from clew.sources.documents import read_document
+from clew.sources.frames import FRAME, frame
 from clew.sources.items import Item
 from clew.sources.json_lines import JsonLine, head_lines, json_lines
 from clew.sources.pieces import element_bytes, field_bytes, pieces
@@ -193,30 +194,30 @@ class _Reader:
         """The calls that have ended since the message was written before."""
         calls = as_list(line.fields.get("toolCalls"))
         raws = element_bytes(field_bytes(line.data, "toolCalls"))
-        new = [
-            (raw, call)
-            for raw, call in zip(raws, calls, strict=False)
-            if _end_call({"toolCalls": [call]}) - self._calls
-        ]
+        new: dict[str, tuple[bytes, Json]] = {}
+        for raw, call in zip(raws, calls, strict=False):
+            for ended in _end_call({"toolCalls": [call]}) - self._calls:
+                new.setdefault(ended, (raw, call))
         if not new or len(raws) != len(calls):
             yield self._keep(line)
             return
-        for piece, (_, call) in zip(pieces(NAME, line.data, [raw for raw, _ in new]), new, strict=True):
-            self._calls.add(call["id"])
-            yield self.entry(piece.raw, piece.message, {**call, "id": id}, f"{id} {call['id']}")
+        cut = pieces(NAME, line.data, [raw for raw, _ in new.values()])
+        for piece, (name, (_, call)) in zip(cut, new.items(), strict=True):
+            self._calls.add(name)
+            yield self.entry(piece.raw, piece.message, {**call, "id": id}, f"{id} {name}")
 
     def _replace(self, line: JsonLine, messages: list[Json]) -> Iterator[Part]:
         """A new list of messages: what is not in it is left, what is new in it is added."""
         raws = element_bytes(field_bytes(line.data, "$set", "messages"))
         known = {step.id for step in self._path}
-        new: list[tuple[bytes, Json]] = []
+        new: dict[str, tuple[bytes, Json]] = {}
         last: str | None = None
         for raw, message in zip(raws, messages, strict=False):
             id = as_text(message.get("id")) or ""
             if id in self._nodes or id.removesuffix("_response") in self._nodes:
                 last = id if id in known else last
             elif id and message.get("type") in _MESSAGES:
-                new.append((raw, message))
+                new.setdefault(id, (raw, message))
         before = self._above()
         if new and before is not None and last != self._path[-1].id:
             self._path, self._derived = [], before
@@ -225,11 +226,12 @@ class _Reader:
         if not new or len(raws) != len(messages):
             yield self._keep(line)
             return
-        cut = pieces(NAME, line.data, [raw for raw, _ in new], [usage_extra(message) for _, message in new])
-        for piece, (_, message) in zip(cut, new, strict=True):
+        extras = [usage_extra(message) for _, message in new.values()]
+        cut = pieces(NAME, line.data, [raw for raw, _ in new.values()], extras)
+        for piece, (id, (_, message)) in zip(cut, new.items(), strict=True):
             yield from self.about(message)
             self._calls.update(_end_call(message))
-            yield self.entry(piece.raw, piece.message, message, message["id"])
+            yield self.entry(piece.raw, piece.message, message, id)
 
     def _rewind(self, id: object) -> None:
         """Drops a message and all after it; an id that never was there drops all, as in the program itself."""
@@ -249,17 +251,20 @@ def _read_old(raw: bytes, reader: _Reader) -> Iterator[Part]:
     """A conversation that is one JSON object."""
     fields = parse(raw)
     yield from reader.header(fields)
-    named: dict[str, bytes] = {}
+    named: set[str] = set()
+    bodies: dict[str, bytes] = {}
     for at, body in enumerate(element_bytes(field_bytes(raw, "messages"))):
         message = object_or_empty(body)
         if message.get("type") not in _MESSAGES:
             continue
         id = as_text(message.get("id"))
         key = id if id and id not in named else f"message {at}"
-        named[key] = body
+        named.add(key)
         yield from reader.about(message)
-        yield reader.entry(body, Native(NAME, body, extra=usage_extra(message) or None), message, key)
-    yield Entry(conversation=reader.conversation, raw=frame(raw, named), key="frame")
+        entry = reader.entry(body, Native(NAME, body, extra=usage_extra(message) or None), message, key)
+        bodies[entry.id or ""] = body
+        yield entry
+    yield Entry(conversation=reader.conversation, raw=frame(raw, bodies), key=FRAME)
 
 
 def usage_extra(fields: Json) -> dict[str, Any]:

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from clew.base.messages import Native
 from clew.providers.json_values import Json, as_dict, as_text, as_word
 from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
-from clew.sources.items import Item
+from clew.sources.items import SQLITE, Item
 from clew.sources.json_lines import head_lines, json_lines
 from clew.sources.pieces import field_bytes
 from clew.sources.rows import row_bytes, row_fields
-from clew.sources.sqlite import MAGIC, look_up, open_database, scan, tables
+from clew.sources.sqlite import look_up, open_database, scan, tables
 from clew.sources.values import digest, object_or_empty, title_of, when
 
 NAME = "goose"
@@ -47,7 +47,7 @@ class Goose:
         return f"goose session --resume --session-id {conversation}"
 
     def recognise(self, path: str, head: bytes) -> bool:
-        if head.startswith(MAGIC):
+        if head.startswith(SQLITE):
             return b"CREATE TABLE sessions" in head or (
                 os.path.basename(path) == "sessions.db" and "goose" in path.lower()
             )
@@ -56,7 +56,7 @@ class Goose:
 
     def read(self, item: Item) -> Iterator[Part]:
         with item.open() as file:
-            is_database = file.read(len(MAGIC)) == MAGIC
+            is_database = file.read(len(SQLITE)) == SQLITE
         return _read_database(item) if is_database else _read_lines(item)
 
 

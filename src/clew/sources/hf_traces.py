@@ -13,7 +13,8 @@ from clew.providers.json_values import as_dict
 from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
 from clew.sources.items import Item
 from clew.sources.json_lines import head_lines, json_lines
-from clew.sources.values import digest, fields, title_of, when
+from clew.sources.pieces import field_bytes
+from clew.sources.values import digest, title_of, when
 
 NAME = "hf-traces"
 
@@ -66,7 +67,7 @@ class HFTraces:
                 raw=line.data,
                 key=before,
                 id=id,
-                message=line.native(NAME, bytes(fields(line.data)["message"])),
+                message=line.native(NAME, field_bytes(line.data, "message")),
                 parent=parent,
                 created_at=at,
             )

@@ -8,11 +8,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from hashlib import sha256
 from typing import NamedTuple
 
 import msgspec
 
 from clew.backends import RefRow, Tx
+from clew.sources.contract import ReadMark
 from clew.sources.items import Item
 from clew.store.parts import Parts
 from clew.store.store import Store
@@ -22,8 +24,20 @@ IMPORTED = "imported"
 MOST_SKIPS = 100
 """Reports of unreadable records that are kept for one file."""
 PAGE = 200
+EDGE = 4096
+"""Bytes at each edge that tell whether a file was replaced."""
 MANY = 50
 """Files that are looked up one by one."""
+
+
+class FileMark(msgspec.Struct, frozen=True):
+    """How far a file was read that grows, and what tells that it has only grown since."""
+
+    mark: ReadMark
+    edges: str
+    """A hash of the first bytes of the file, and of the last ones before the mark."""
+    times: dict[str, int]
+    """For each conversation the time of its last record, in microseconds."""
 
 
 class ImportedFile(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -44,6 +58,8 @@ class ImportedFile(msgspec.Struct, frozen=True, omit_defaults=True):
     """What could not be read, and why."""
     sessions: int = 0
     """How many conversations it has."""
+    mark: FileMark | None = None
+    """Set for a large log."""
 
 
 class SeenFile(NamedTuple):
@@ -140,3 +156,20 @@ def state(item: Item) -> tuple[int, ...]:
         else:
             found += [log.st_size, log.st_mtime_ns]
     return tuple(found)
+
+
+def valid_mark(item: Item, before: ImportedFile) -> FileMark | None:
+    """How far a file was read, if it has only grown since: it is the same file, with the same bytes at both edges."""
+    found = before.mark
+    if found is None or item.member is not None or state(item)[2] != before.state[2]:
+        return None
+    return found if edges(item, found.mark.offset) == found.edges else None
+
+
+def edges(item: Item, offset: int) -> str:
+    """A hash of the first bytes of a file, and of the last ones before `offset`; of the file as it is now."""
+    with item.open() as file:
+        digest = sha256(file.read(min(EDGE, offset)))
+        file.seek(max(0, offset - EDGE))
+        digest.update(file.read(min(EDGE, offset)))
+    return digest.hexdigest()

@@ -5,25 +5,30 @@ program would continue, and paths that were left are branches. A message that is
 before, or it is a copy that a fork has made) is not stored again; where a copy has other bytes, these go to the log of
 its session. Every other record goes to the log as it is: see `clew.sources.layout`.
 
-A file that has grown is read from its beginning, because its source needs what came before; but as long as its entries
-are those of the last import, which a hash of them tells, nothing is looked up in the store.
+A large log that has grown is read from where the last import stopped, if its source can do that. Every other file is
+read from its beginning; but as long as its entries are those of the last import, which a hash of them tells, nothing is
+looked up in the store.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from hashlib import sha256
 from typing import NamedTuple
 
 from clew.backends import Tx
 from clew.engine.engine import Draft
-from clew.errors import Conflict
-from clew.sources.contract import About, Skip, Source
+from clew.errors import ClewError, Conflict
+from clew.sources.contract import About, Part, Pause, ReadMark, Skip, Source, StaleMark
 from clew.sources.conversation import ConversationImport, StoredBatch
-from clew.sources.history import MOST_SKIPS, ImportedFile, ImportHistory, state
-from clew.sources.items import Item
-from clew.sources.layout import records
+from clew.sources.frames import short_hash
+from clew.sources.history import MOST_SKIPS, FileMark, ImportedFile, ImportHistory, edges, state, valid_mark
+from clew.sources.items import SQLITE, Item
+from clew.sources.layout import FileName, records
 from clew.sources.runs import Run
+from clew.sources.values import storable
 from clew.sources.writing import SOURCE, session_id
 from clew.store.parts import Parts
 from clew.store.store import Store
@@ -83,9 +88,10 @@ def import_item(
     entries that were read. `stop` ends it between two batches: a conversation of which nothing is stored is left out.
     """
     before = None if history is None or again else history.find(item)
-    outcome = _Import(store, source, item, history, run, step, stop, before).read()
-    if outcome is None:  # the entries are not those of the last import
-        outcome = _Import(store, source, item, history, run, step, stop, None).read()
+    mark = None if before is None or not hasattr(source, "read_on") else valid_mark(item, before)
+    outcome = _Import(store, source, item, history, run, step, stop, before, mark).read()
+    if outcome is None:  # the entries are not those of the last import, or refer to more than the mark has
+        outcome = _Import(store, source, item, history, run, step, stop, None, None).read()
     assert outcome is not None
     return outcome
 
@@ -103,6 +109,7 @@ class _Import:
         step: Callable[[int], object] | None,
         stop: Callable[[], bool],
         before: ImportedFile | None,
+        mark: FileMark | None,
     ) -> None:
         self._parts = Parts.of(store)
         self._source, self._item = source, item
@@ -111,48 +118,75 @@ class _Import:
         self._before = before if before is not None and before.entries else None
         self._found: dict[str, ConversationImport] = {}
         self._skipped: list[Skip] = []
-        self._digest, self._entries = sha256(), 0
+        self._mark = mark
+        self._digest, self._entries = b"", 0
+        self._next: ReadMark | None = None
         self._size = self._count = 0
         self._state = state(item)
+        self._name = file_name(item)
 
     def read(self) -> ItemOutcome | None:
-        """Reads and stores the file. None, and nothing is stored, if its first entries are not those known."""
+        """Reads and stores the file. None if its first entries are not those known, or the mark is not enough."""
         passing = 0 if self._before is None else self._before.entries
-        for part in self._source.read(self._item):
-            if isinstance(part, Skip):
-                self._skipped.append(part)
-                continue
-            one = self._found.get(part.conversation)
-            if one is None:
-                fresh = self._before is None
-                one = ConversationImport(self._parts, self._source.name, part.conversation, fresh=fresh)
-                self._found[part.conversation] = one
-            if isinstance(part, About):
-                one.tell(part)
-                continue
-            self._entries += 1
-            self._digest.update(part.raw)
-            self._size += len(part.raw)
-            self._count += 1
-            if self._entries <= passing:
-                one.skip(part)
-                if self._entries == passing and not self._is_as_before():
-                    return None
-                continue
-            one.take(part)
-            if self._size >= BATCH or self._count >= MANY:
-                if self._stop():
-                    return self._end(stopped=True, current=one)
-                self._flush(last=False)
+        if self._before is not None and self._mark is not None:
+            self._entries, self._digest = self._before.entries, bytes.fromhex(self._before.digest)
+            self._skipped += [Skip(None, text) for text in self._before.skipped]
+        try:
+            for part in self._parts_read():
+                if isinstance(part, Pause):
+                    self._flush(last=False)
+                    continue
+                if isinstance(part, Skip):
+                    self._skipped.append(part)
+                    continue
+                one = self._found.get(part.conversation) or self._conversation(part.conversation)
+                if isinstance(part, About):
+                    one.tell(part)
+                    continue
+                self._entries += 1
+                self._digest = _add(self._digest, part.raw)
+                self._size += len(part.raw)
+                self._count += 1
+                if self._entries <= passing:
+                    one.skip(part)
+                    if self._entries == passing and not self._is_as_before():
+                        return None
+                    continue
+                one.take(self._entries, part)
+                if self._size >= BATCH or self._count >= MANY:
+                    if self._stop():
+                        return self._end(stopped=True, current=one)
+                    self._flush(last=False)
+        except StaleMark:
+            return None
         return None if self._entries < passing else self._end()
+
+    def _parts_read(self) -> Iterator[Part]:
+        """What the source reads; afterwards `_next` says how far."""
+        if hasattr(self._source, "read_on"):
+            self._next = yield from self._source.read_on(self._item, None if self._mark is None else self._mark.mark)
+        else:
+            yield from self._source.read(self._item)
+
+    def _conversation(self, name: str) -> ConversationImport:
+        made = ConversationImport(self._parts, self._source.name, name, self._name, fresh=self._before is None)
+        if self._mark is not None:
+            made.resume(self._mark.times.get(name))
+        self._found[name] = made
+        return made
 
     def _is_as_before(self) -> bool:
         self._size = self._count = 0
-        return self._before is not None and self._digest.hexdigest() == self._before.digest
+        return self._before is not None and self._digest.hex() == self._before.digest
 
     def _end(self, *, stopped: bool = False, current: ConversationImport | None = None) -> ItemOutcome:
         if stopped and current is not None and not current.new:
             current.drop()
+        if any(one.has_copies() for one in self._found.values()):
+            self._flush(last=False)  # the sessions first; the file is noted last, so that a kill loses no copy
+            for one in self._found.values():
+                if one.has_copies():
+                    one.store_copies()
         self._flush(last=True, whole=not stopped)
         done, trashed = list[ImportedConversation](), 0
         for one in self._found.values():
@@ -187,13 +221,14 @@ class _Import:
         note = whole and self._history is not None and not any(one.trashed for one in self._found.values())
         if not batch and not note:
             return
+        file = self._file() if note else None
 
         def work(tx: Tx) -> list[StoredBatch]:
             done = [one.store(tx, last=last) for one in batch]
             if self._run is not None:
                 self._run.note(tx, [change for one in done for change in one.changes])
-            if note and self._history is not None:
-                self._history.note(tx, self._item, self._file())
+            if file is not None and self._history is not None:
+                self._history.note(tx, self._item, file)
             return done
 
         for one, done in zip(batch, self._parts.engine.write(work), strict=True):
@@ -208,10 +243,38 @@ class _Import:
             None if self._item.member is None else self._item.member.encode(errors="replace").decode(),
             None if self._run is None else self._run.id,
             self._entries,
-            self._digest.hexdigest(),
+            self._digest.hex(),
             tuple(skipped),
-            len(self._found),
+            max(len(self._found), 0 if self._before is None else self._before.sessions),
+            self._file_mark(),
         )
+
+    def _file_mark(self) -> FileMark | None:
+        if self._next is None:
+            return None
+        times = {} if self._mark is None else dict(self._mark.times)
+        times |= {name: one.time for name, one in self._found.items() if one.time is not None}
+        with suppress(ClewError):  # it went away meanwhile
+            return FileMark(self._next, edges(self._item, self._next.offset), times)
+        return None
+
+
+def _add(digest: bytes, raw: bytes) -> bytes:
+    """The hash of some entries and one more."""
+    found = sha256(digest)
+    found.update(raw)
+    return found.digest()
+
+
+def file_name(item: Item) -> FileName:
+    """A file as the records name it. A packed file is written out unpacked."""
+    path = item.name if item.member is None else f"{item.path}/{item.member}"
+    folder, name = os.path.split(path)
+    rows = name.endswith((".db", ".vscdb"))
+    if item.member is None:
+        with suppress(ClewError), item.open() as file:  # if it cannot be read, its source says so
+            rows = file.read(len(SQLITE)) == SQLITE
+    return FileName(storable(name.removesuffix(".zst")), short_hash(os.fsencode(folder)), rows)
 
 
 def skip_text(skip: Skip) -> str:

@@ -19,6 +19,8 @@ RATIO = 1000
 """How many times larger than its compressed form a member of an archive may be."""
 LARGEST_MEMBER = 16 * 1024**3
 BLOCK = 1 << 20
+SQLITE = b"SQLite format 3\0"
+"""The first bytes of a database."""
 
 
 class Item(NamedTuple):

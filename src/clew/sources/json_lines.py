@@ -11,7 +11,7 @@ from clew.base.messages import Native
 from clew.errors import Invalid
 from clew.providers.json_values import Json
 from clew.providers.view import parse
-from clew.sources.contract import ENVELOPE, Part, Skip
+from clew.sources.contract import ENVELOPE, PAUSE, Part, Skip
 from clew.sources.items import Item
 from clew.sources.lines import LONGEST, read_lines
 from clew.sources.values import object_or_empty
@@ -36,7 +36,9 @@ def json_lines(item: Item) -> Iterator[JsonLine | Skip]:
     """The finished lines of a file; one that is no JSON object is skipped, an empty one is passed over."""
     with item.open() as file:
         for line in read_lines(file):
-            if line.data is None:
+            if line.data is None and line.size == 0:
+                yield PAUSE
+            elif line.data is None:
                 yield Skip(line.number, f"the line has {line.size:,} bytes, more than {LONGEST:,}")
             elif line.data.strip():
                 try:

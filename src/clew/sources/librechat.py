@@ -12,10 +12,11 @@ from typing import NamedTuple
 from clew.base.messages import AnyMessage, Native
 from clew.providers.json_values import Json, as_dict
 from clew.providers.view import parse
-from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id, frame
+from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
 from clew.sources.documents import read_document
+from clew.sources.frames import FRAME, frame
 from clew.sources.items import Item
-from clew.sources.trees import parents_first
+from clew.sources.trees import parent_fault, parents_first
 from clew.sources.values import composed, elements, fields, title_of, tokens, when
 
 NAME = "librechat"
@@ -85,11 +86,11 @@ def _conversation(raw: bytes) -> Iterator[Part]:
             message=_texts(one),
             parent=ids[above] if above in given else None,
             created_at=at,
-            note="its parent is missing" if above is not None and above not in given else None,
+            note=parent_fault(above, given, parents),
         )
         given.add(key)
-    bodies = {key: one.raw for key, one in found.items() if one.raw is not None}
-    yield Entry(conversation=name, raw=frame(raw, bodies), key="frame")
+    bodies = {ids[key]: one.raw for key, one in found.items() if one.raw is not None}
+    yield Entry(conversation=name, raw=frame(raw, bodies), key=FRAME)
 
 
 def _texts(one: _Message) -> AnyMessage:

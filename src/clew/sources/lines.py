@@ -11,16 +11,15 @@ _BLOCK = 1 << 20
 
 
 class Line(NamedTuple):
-    """A line with its newline; `data` is None if it was too long, and `size` says how long."""
+    """A line with its newline. `data` is None if it is too long; `size` says how long, or 0 before it is known."""
 
     number: int
     data: bytes | None
     size: int
 
 
-def read_lines(file: IO[bytes]) -> Iterator[Line]:
-    """The finished lines of a file. An unfinished last line is left for the next import."""
-    number = 0
+def read_lines(file: IO[bytes], number: int = 0) -> Iterator[Line]:
+    """The finished lines of a file, after `number` others. An unfinished last line is left for the next import."""
     while True:
         data = file.readline(LONGEST + 1)
         number += 1
@@ -31,6 +30,7 @@ def read_lines(file: IO[bytes]) -> Iterator[Line]:
             continue
         if len(data) <= LONGEST:
             return
+        yield Line(number, None, 0)
         size = len(data)
         while block := file.readline(_BLOCK):
             size += len(block)

@@ -124,7 +124,7 @@ class _Reader:
         for name in self._responses.conversations():
             if name in self._threads:
                 continue
-            rows = look_up(self._connection, "conversations", "id", name) if "conversations" in self._tables else []
+            rows = self._conversation(name)
             sides = list(self._responses.sides(name))
             first = next((side.row.get("prompt") for side in sides if side.side == "prompt"), None)
             title = _text(rows[0]["name"]) if rows else None
@@ -134,6 +134,10 @@ class _Reader:
             yield from self._older(name, sides)
             for row in rows:
                 yield Entry(conversation=name, raw=row_record("conversations", row), key="conversation")
+
+    def _conversation(self, name: str) -> list[sqlite3.Row]:
+        """The row of a conversation in the older tables; a thread that began there has one, too."""
+        return look_up(self._connection, "conversations", "id", name) if "conversations" in self._tables else []
 
     # -- newer tables
 
@@ -214,6 +218,8 @@ class _Reader:
     def _beside(self, name: str, row: dict[str, Any]) -> Iterator[Entry]:
         """The rows around the messages: the thread, its turns, and their tools."""
         yield Entry(conversation=name, raw=row_record("threads", row), key="thread")
+        for older in self._conversation(name):
+            yield Entry(conversation=name, raw=row_record("conversations", older), key="conversation")
         seen: set[object] = set()
         for turn in look_up(self._connection, "turns", "thread_id", name, order="id"):
             yield Entry(conversation=name, raw=row_record("turns", turn), key=f"turn {turn['id']}")

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from clew.base.messages import Native
 from clew.providers.json_values import Json, as_dict, as_list
 from clew.providers.view import parse
-from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id, frame
+from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
 from clew.sources.documents import read_document
+from clew.sources.frames import FRAME, frame
 from clew.sources.items import Item
 from clew.sources.values import digest, elements, fields, title_of, tokens, when
 
@@ -93,7 +94,8 @@ def _conversation(name: str, raw: bytes) -> Iterator[Part]:
         head=None if before is None else derived_id(NAME, name, before),
     )
     yield from entries
-    yield Entry(conversation=name, raw=frame(raw, bodies), key="frame")
+    framed = frame(raw, {derived_id(NAME, name, key): body for key, body in bodies.items()})
+    yield Entry(conversation=name, raw=framed, key=FRAME)
 
 
 def _value(raw: bytes) -> object:

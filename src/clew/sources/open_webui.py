@@ -18,12 +18,13 @@ from clew.base.messages import Native
 from clew.errors import Invalid
 from clew.providers.json_values import Json, as_dict
 from clew.providers.view import parse
-from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id, frame
+from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
 from clew.sources.documents import read_document
-from clew.sources.items import Item
+from clew.sources.frames import FRAME, frame, framed_row
+from clew.sources.items import SQLITE, Item
 from clew.sources.json_array import read_elements
-from clew.sources.sqlite import MAGIC, open_database, row_record, scan, tables
-from clew.sources.trees import parents_first, path_to
+from clew.sources.sqlite import open_database, row_record, scan, tables
+from clew.sources.trees import parent_fault, parents_first, path_to
 from clew.sources.values import digest, fields, title_of, tokens, when
 
 NAME = "open-webui"
@@ -45,13 +46,13 @@ class OpenWebUI:
         return None
 
     def recognise(self, path: str, head: bytes) -> bool:
-        if head.startswith(MAGIC):
+        if head.startswith(SQLITE):
             return os.path.basename(path) == "webui.db" or (b"share_id" in head and b"TABLE chat" in head)
         return head.lstrip()[:1] in (b"[", b"{") and b'"history"' in head and b'"childrenIds"' in head
 
     def read(self, item: Item) -> Iterator[Part]:
         head = item.head()
-        if head.startswith(MAGIC):
+        if head.startswith(SQLITE):
             return _database(item)
         if head.lstrip()[:1] == b"{":
             return read_document(item, lambda raw: _entry(1, raw))
@@ -68,7 +69,7 @@ def _entry(number: int, raw: bytes) -> Iterator[Part]:
         yield Skip(number, "the chat has no id")
         return
     bodies = yield from _chat(name, about, chat, body)
-    yield Entry(conversation=name, raw=frame(raw, bodies), key="frame")
+    yield Entry(conversation=name, raw=frame(raw, bodies), key=FRAME)
 
 
 def _database(item: Item) -> Iterator[Part]:
@@ -89,12 +90,12 @@ def _database(item: Item) -> Iterator[Part]:
             except (msgspec.MsgspecError, UnicodeError, RecursionError, Invalid) as error:
                 yield Skip(number, f"the chat is not JSON: {type(error).__name__}")
                 continue
-            framed = row_record(_TABLE, {**values, "chat": frame(body, bodies).decode()})
-            yield Entry(conversation=name, raw=framed, key="frame")
+            record = row_record(_TABLE, {**values, "chat": ""})
+            yield Entry(conversation=name, raw=framed_row(record, "chat", body, bodies), key=FRAME)
 
 
 def _chat(name: str, about: Mapping[str, Any], chat: Json, body: bytes) -> Generator[Part, None, dict[str, bytes]]:
-    """The messages of a chat; returns their bytes by their keys."""
+    """The messages of a chat; returns their bytes by their ids."""
     history = as_dict(chat.get("history"))
     listed = as_dict(history.get("messages"))
     raws = fields(fields(fields(body)["history"])["messages"]) if listed else {}
@@ -116,9 +117,9 @@ def _chat(name: str, about: Mapping[str, Any], chat: Json, body: bytes) -> Gener
         above = parents[key]
         at = when(messages[key].get("timestamp")) or at
         yield _message(name, keys[key], bytes(raws[key]), messages[key], keys[above] if above in given else None, at,
-                       note="its parent is missing" if above is not None and above not in given else None)  # fmt: skip
+                       note=parent_fault(above, given, parents))  # fmt: skip
         given.add(key)
-    return {keys[key]: bytes(raws[key]) for key in messages}
+    return {derived_id(NAME, name, keys[key]): bytes(raws[key]) for key in messages}
 
 
 def _message(

@@ -22,10 +22,10 @@ from clew.providers.json_values import Json, as_dict, as_list, as_text, as_word
 from clew.providers.view import parse
 from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
 from clew.sources.documents import read_document
-from clew.sources.items import Item, items
+from clew.sources.items import SQLITE, Item, items
 from clew.sources.pieces import element_bytes, field_bytes
 from clew.sources.rows import row_bytes, row_fields
-from clew.sources.sqlite import MAGIC, look_up, open_database, scan, tables
+from clew.sources.sqlite import look_up, open_database, scan, tables
 from clew.sources.values import digest, object_or_empty, title_of, tokens, when
 
 NAME = "opencode"
@@ -65,7 +65,7 @@ class OpenCode:
 
     def recognise(self, path: str, head: bytes) -> bool:
         name = os.path.basename(path)
-        if head.startswith(MAGIC):
+        if head.startswith(SQLITE):
             return name.startswith("opencode") or b"CREATE TABLE `session_message`" in head
         if name.startswith("ses_") and name.endswith(".json"):
             return b'"directory"' in head or b'"projectID"' in head
@@ -74,7 +74,7 @@ class OpenCode:
 
     def read(self, item: Item) -> Iterator[Part]:
         with item.open() as file:
-            is_database = file.read(len(MAGIC)) == MAGIC
+            is_database = file.read(len(SQLITE)) == SQLITE
         return _read_database(item) if is_database else read_document(item, lambda raw: _read_json(item, raw))
 
 

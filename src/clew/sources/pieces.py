@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from clew.base.messages import Native
 from clew.sources.contract import ENVELOPE
-from clew.sources.values import elements, fields
+from clew.sources.values import elements, fields, without_surrogates
 
 
 class RecordPiece(NamedTuple):
@@ -40,12 +40,22 @@ def pieces(
 
 def field_bytes(raw: bytes, *names: str) -> bytes:
     """The bytes of a field, by the names of the fields that lead to it; empty if there is none."""
-    for name in names:
-        try:
-            raw = bytes(fields(raw).get(name, b""))
-        except msgspec.MsgspecError:
-            return b""
+    try:
+        for name in names:
+            raw = all_fields(raw).get(name, b"")
+    except msgspec.MsgspecError:
+        return b""
     return raw
+
+
+def all_fields(raw: bytes) -> dict[str, bytes]:
+    """The bytes of each field of a JSON object. MsgspecError."""
+    try:
+        return {name: bytes(one) for name, one in fields(raw).items()}
+    except msgspec.MsgspecError:
+        shape = without_surrogates(raw)
+        # a name may be there twice, so that the order is not that of the bytes
+        return {name: next(_in_place(raw, shape, [one])) for name, one in fields(shape).items()}
 
 
 def element_bytes(raw: bytes) -> list[bytes]:
@@ -53,4 +63,17 @@ def element_bytes(raw: bytes) -> list[bytes]:
     try:
         return [bytes(one) for one in elements(raw)]
     except msgspec.MsgspecError:
+        shape = without_surrogates(raw)
+    try:
+        return list(_in_place(raw, shape, elements(shape)))
+    except msgspec.MsgspecError:
         return []
+
+
+def _in_place(raw: bytes, shape: bytes, parts: Iterable[msgspec.Raw]) -> Iterator[bytes]:
+    """The bytes at the places where `shape`, which is as long as `raw`, has these parts, in their order."""
+    at = 0
+    for part in parts:
+        at = shape.index(part, at)
+        yield raw[at : at + len(bytes(part))]
+        at += len(bytes(part))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import glob
 import os
+import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib import import_module
@@ -26,6 +28,10 @@ _OWN = (
     "gemini_cli:GeminiCLI",
     "opencode:OpenCode",
     "pi:Pi",
+    "openai_agents:OpenAIAgents",
+    "google_adk:GoogleADK",  # before Goose, whose database has tables of the same names
+    "langgraph:LangGraph",
+    "agno:Agno",
     "goose:Goose",
     "cline:Cline",
     "continue_dev:Continue",
@@ -37,6 +43,8 @@ _OWN = (
     "hf_traces:HFTraces",
     "otel:OTel",
 )
+_PLAIN = re.compile(r"\w[\w.-]*", re.ASCII).fullmatch
+"""An id that cannot be taken for an option or for several words of a command: it was read from a file."""
 _MEMBERS = (".jsonl", ".json", ".db", ".vscdb", ".md", ".txt")
 """Files of a zip archive that may be a history."""
 
@@ -58,14 +66,20 @@ class Found(NamedTuple):
 
 @cache
 def sources() -> tuple[Source, ...]:
-    """Every source, clew's own first."""
+    """Every source, clew's own first. One of another package that cannot be loaded is left out, with a warning."""
     from importlib.metadata import entry_points  # it takes long to import, and a hook has its one source
 
-    own = []
+    own = list[Source]()
     for name in _OWN:
         module, _, kind = name.partition(":")
         own.append(getattr(import_module(f"clew.sources.{module}"), kind)())
-    return (*own, *(entry.load()() for entry in entry_points(group=GROUP)))
+    for entry in entry_points(group=GROUP):
+        try:
+            own.append(entry.load()())
+        except Exception as error:  # noqa: BLE001 (it is another package's code)
+            text = f"the source {entry.name} ({entry.value}) cannot be loaded: {type(error).__name__}: {error}"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+    return tuple(own)
 
 
 def source_named(name: str) -> Source:
@@ -77,6 +91,12 @@ def source_named(name: str) -> Source:
     raise NotFound("source", name, hint=f"The sources are: {known}.")
 
 
+def resume_elsewhere(name: str, conversation: str) -> str | None:
+    """The command that continues a conversation in the program it was imported from; None if there is none."""
+    found = next((source for source in sources() if source.name == name), None)
+    return None if found is None or not _PLAIN(conversation) else found.resume(conversation)
+
+
 def places(source: Source, home: Home) -> list[str]:
     """The paths on this machine at which a source is looked for and something is."""
     return [path for pattern in source.discover(home) for path in sorted(glob.glob(pattern))]
@@ -85,7 +105,7 @@ def places(source: Source, home: Home) -> list[str]:
 def find(
     paths: Iterable[str], *, only: Source | None = None, exclude: Iterable[str] = (), known: Known = lambda _: None
 ) -> Iterator[Found]:
-    """What is at these paths: files, archives, and everything below folders. LinkMap in folders are not followed.
+    """What is at these paths: files, archives, and everything below folders. Links in folders are not followed.
 
     Below a folder, files come in the order in which they were last changed, and those that no source recognises are
     left out. `only` is the one source to try; `exclude` are patterns of paths. A file that is `known` is not opened.

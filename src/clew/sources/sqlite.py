@@ -26,10 +26,8 @@ from urllib.parse import quote
 import msgspec
 
 from clew.errors import ClewError, Invalid, Unavailable
-from clew.sources.items import Item
+from clew.sources.items import SQLITE, Item
 
-MAGIC = b"SQLite format 3\0"
-"""The first bytes of every database."""
 PAGE = 200
 """Rows of one query of `scan`."""
 LONGEST_VALUE = 256 * 1024 * 1024
@@ -67,7 +65,7 @@ def tables_of(path: str, head: bytes) -> dict[str, tuple[str, ...]]:
 
     The first bytes of a database do not say what is in it: its schema can be on any page.
     """
-    if not head.startswith(MAGIC) or not os.path.isfile(path):
+    if not head.startswith(SQLITE) or not os.path.isfile(path):
         return {}
     with suppress(ClewError), open_database(Item(path, 0, 0)) as connection:
         return tables(connection)
@@ -173,7 +171,7 @@ def _source(item: Item) -> Iterator[str]:
     path = os.path.realpath(item.path)
     with item.open() as file:
         head = file.read(100)
-    if not head.startswith(MAGIC):
+    if not head.startswith(SQLITE):
         raise Invalid(f"{item.name} is not a database")
     is_wal = head[18:20] == b"\x02\x02"
     wal, journal = _size(f"{path}-wal"), _size(f"{path}-journal")

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
+
+from clew.base.messages import Native
+from clew.errors import Invalid
+from clew.providers.view import view
+
 LONGEST = 80
 """Characters of a title made from a prompt."""
 
@@ -12,3 +18,12 @@ def from_prompt(text: str | None) -> str | None:
         return None
     words = " ".join("".join(letter if letter.isprintable() else " " for letter in text[: 8 * LONGEST]).split())
     return (words if len(words) <= LONGEST else f"{words[: LONGEST - 1].rstrip()}…") or None
+
+
+def first_prompt(message: Native) -> str | None:
+    """A title from a message, if it is a prompt of the user; None if it is not, or cannot be read."""
+    try:
+        seen = view(message)
+    except (msgspec.MsgspecError, Invalid, RecursionError):
+        return None
+    return from_prompt(seen.text) if seen.role == "user" else None

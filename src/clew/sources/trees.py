@@ -41,3 +41,10 @@ def nearest(key: str | None, parents: Parents, kept: Container[str]) -> str | No
         seen.add(key)
         key = parents[key]
     return key
+
+
+def parent_fault(above: str | None, given: Container[str], parents: Parents) -> str | None:
+    """What is wrong with a message that cannot follow `above`, as that does not come before it; None if it can."""
+    if above is None or above in given:
+        return None
+    return "its parents are a cycle, which is cut here" if above in parents else "its parent is missing"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from datetime import datetime
 from urllib.parse import unquote, urlsplit
 
@@ -18,6 +19,17 @@ fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 """The fields of an object, each with its own bytes."""
 elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
 """The elements of an array, each with its own bytes."""
+_NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
+_SURROGATE = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]..")
+"""Half of a character: an escaped high surrogate without a low one after it, or a low one without a high one before."""
+
+
+def without_surrogates(text: bytes) -> bytes:
+    """JSON in which a whole character stands for each half of one, and every other byte is where it was.
+
+    Programs that cut a text between two surrogates write half of a character, and strict readers refuse it.
+    """
+    return _SURROGATE.sub(rb"\\ufffd", text)
 
 
 def object_or_empty(raw: bytes | str) -> Json:
@@ -26,6 +38,11 @@ def object_or_empty(raw: bytes | str) -> Json:
         return parse(raw.encode() if isinstance(raw, str) else raw)
     except (msgspec.MsgspecError, UnicodeError, RecursionError, Invalid):
         return {}
+
+
+def storable(text: str) -> str:
+    """A text without the characters that no store takes: NUL, and bytes of a file's name that are not UTF-8."""
+    return text.replace("\0", "\ufffd").encode(errors="replace").decode()
 
 
 def title_of(value: object) -> str | None:
@@ -73,6 +90,12 @@ def digest(*parts: bytes | str) -> str:
 
 
 def composed(provider: str, data: Json, **extra: object) -> Message:
-    """A message that is in no record as a whole, in clew's own form. It has no bytes of its own in the file."""
-    known = {name: value for name, value in extra.items() if value is not None}
-    return msgspec.structs.replace(view(Native(provider, msgspec.json.encode(data), extra=known)), extra=None)
+    """A message that is in no record as a whole, in clew's own form. It has no bytes of its own in the file.
+
+    A NUL character, which no message may have, is replaced.
+    """
+    known = {
+        name: storable(value) if isinstance(value, str) else value for name, value in extra.items() if value is not None
+    }
+    raw = _NUL.sub(rb"\1\\ufffd", msgspec.json.encode(data))
+    return msgspec.structs.replace(view(Native(provider, raw, extra=known)), extra=None)

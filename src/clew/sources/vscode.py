@@ -19,9 +19,10 @@ from clew.base.messages import AnyMessage, Native
 from clew.providers.json_values import Json, as_dict, as_list
 from clew.providers.view import parse
 from clew.sources.beside import read_beside
-from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id, frame
+from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
 from clew.sources.documents import read_document
 from clew.sources.editors import user_folders
+from clew.sources.frames import FRAME, frame
 from clew.sources.items import Item
 from clew.sources.json_array import LARGEST
 from clew.sources.json_lines import json_lines
@@ -90,12 +91,12 @@ class _Chat:
         self._note(listed, [bytes(body) for body in bodies])
         found = list(self._messages(chat))
         requests = {
-            part.key: part.message.raw
+            part.id or "": part.message.raw
             for part in found
             if isinstance(part, Entry) and isinstance(part.message, Native) and part.message.raw == part.raw
         }
         yield from found
-        yield Entry(conversation=self._name, raw=frame(raw, requests), key="frame")
+        yield Entry(conversation=self._name, raw=frame(raw, requests), key=FRAME)
 
     def log(self, item: Item) -> Iterator[Part]:
         if item.size > LARGEST:
@@ -171,7 +172,7 @@ class _Chat:
         if not _has_answer(request):
             return
         answer = title_of(request.get("responseId"))
-        if answer is None or answer in self._used:
+        if answer is None or answer in self._used or answer in self._turns:
             answer = f"{key} response"
         self._used.add(answer)
         is_finished = not is_last or _is_finished(request)
@@ -224,6 +225,8 @@ def _apply(root: Json, change: Json) -> bool:
         return False
     try:
         holder: Any = root[""]
+        if any(type(key) not in (str, int) for key in path):
+            return False
         for key in path[:-1]:
             holder = holder[key]
         key = path[-1]
@@ -241,6 +244,8 @@ def _apply(root: Json, change: Json) -> bool:
 def _set(holder: Any, key: Any, value: object) -> None:
     if isinstance(holder, list) and key == len(holder):
         holder.append(value)
+    elif isinstance(holder, dict) and type(key) is not str:
+        raise TypeError("the name of a field is text")
     else:
         holder[key] = value
 

@@ -9,6 +9,7 @@ import msgspec
 
 from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, HeadState, InsertPoint, Move, RefRow, Tx
 from clew.base import ids
+from clew.base.messages import REDACTION
 from clew.engine import paths
 from clew.engine.append import append_chain
 from clew.engine.engine import Draft
@@ -17,8 +18,8 @@ from clew.engine.node import node_row
 from clew.engine.refs import BRANCH
 from clew.engine.session_data import SessionData, directory
 from clew.sources.contract import About, Entry, derived_id, uuid_or_none
-from clew.sources.layout import layout_entry
 from clew.sources.runs import Change
+from clew.sources.values import storable
 from clew.store.parts import Parts
 from clew.store.session_table import SESSION, SUBAGENT
 
@@ -40,6 +41,8 @@ class ConversationFacts(NamedTuple):
     """True if the same import has created its session."""
     made: Change | None = None
     """Set if the session was created for an attachment, before the transaction."""
+    redacted: bool = False
+    """True if a secret was removed from one of its messages, which the source still has."""
 
 
 def session_id(source: str, conversation: str) -> str:
@@ -49,15 +52,19 @@ def session_id(source: str, conversation: str) -> str:
 
 def describe(facts: ConversationFacts, data: SessionData) -> SessionData:
     """Brings title, directory, model and origin up to date; what a person has changed since stays."""
-    about = facts.about
-    origin = (data.extra or {}).get(SOURCE)
+    about, extra = facts.about, dict(data.extra or {})
+    if facts.redacted:
+        extra.setdefault(REDACTION, {"containsSecrets": True})
+    if REDACTION in extra:  # the source's title may repeat the secret
+        about = msgspec.structs.replace(about, title=None)
+    origin = extra.get(SOURCE)
     before = origin if isinstance(origin, dict) else {}
     title = data.title
     if about.title is not None and about.title != before.get("title") and title in (None, before.get("title")):
         title = about.title
     told = {"title": about.title, "branch": about.branch, "version": about.version}
     known = {name: value for name, value in told.items() if value is not None}
-    extra = {**(data.extra or {}), SOURCE: {**before, "tool": facts.source, "id": facts.name, **known}}
+    extra[SOURCE] = {**before, "tool": facts.source, "id": storable(facts.name), **known}
     cwd = directory(about.cwd) if data.cwd is None else data.cwd
     return msgspec.structs.replace(data, title=title, cwd=cwd, model=data.model or about.model, extra=extra)
 
@@ -227,12 +234,12 @@ class SessionWriter:
 
     # -- records
 
-    def log(self, records: Sequence[tuple[bytes, bytes]], order: list[str | None]) -> None:
+    def log(self, records: Sequence[tuple[bytes, bytes]], layout: bytes) -> None:
         """Keeps new records that are no messages, and the order of all that is new."""
         engine = self._parts.engine
         row = self.row = self.row or self.create(None, None)
         now = engine.clock()
-        entries = [*records, (engine.new_id(), layout_entry(order))]
+        entries = [*records, (engine.new_id(), layout)]
         add_entries(Log(engine, lambda: row), self._tx, row, [(id, now, data) for id, data in entries])
 
     # -- the session
@@ -245,7 +252,7 @@ class SessionWriter:
             name = session_id(self._of.source, about.owner)
             owner = SESSION, ids.parse(name)
             if self._tx.ref(self._parts.engine.workspace, *owner) is None:
-                origin = {SOURCE: {"tool": self._of.source, "id": about.owner}}
+                origin = {SOURCE: {"tool": self._of.source, "id": storable(about.owner)}}
                 data = SessionData(cwd=directory(about.cwd), extra=origin)
                 made = table.add(self._tx, data, owner[1], SESSION, at=None, owner=None, active_at=active_at)
                 self._created.append(Change(name, created=True, version=made.version))

@@ -18,7 +18,9 @@ class Origin(NamedTuple):
 
 def origin_of(session: Session) -> Origin:
     """The origin of a session. Corrupted if its data is damaged."""
-    noted = session.extra.get("source")
+    noted, root = session.extra.get("source"), session.extra.get("clew.cpeconvo")
+    if isinstance(root, str):
+        return Origin("cpe", root)
     if not isinstance(noted, dict):
         return Origin()
     return Origin(*(value if isinstance(value := noted.get(name), str) else "" for name in Origin._fields))

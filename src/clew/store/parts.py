@@ -56,7 +56,7 @@ class Parts:
         with loading:
             from clew.upkeep.purge import Purger
 
-        return Purger(self.engine, self.refs, lambda: self.index)
+        return Purger(self.engine, self.refs, lambda: self.search)
 
     def close(self) -> None:
         """Closes the search index, if one is open."""

@@ -1,102 +1,205 @@
-"""Removes secrets from a message that is stored: a new version takes its place, and the old one is deleted."""
+"""Removes secrets from a message that is stored: a new version takes its place, and the old one is purged.
+
+The new version has the same id and the same place in the tree. So every conversation, branch, fork, compaction,
+snapshot and checkpoint that has the message has the new version, and an import or a repeated append knows it.
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+import msgspec
+
 from clew import redaction
-from clew.backends import MAX_POS
+from clew.backends import MAX_POS, MAX_SEQ, POS, SEQ_BITS, RefRow, Tx
 from clew.base import ids
-from clew.engine.node import Node, run_info
-from clew.engine.receipts import Receipt
-from clew.errors import Conflict
+from clew.engine import deletion, titles
+from clew.engine.deletion import SESSION_KINDS, RunCut
+from clew.engine.log import Log
+from clew.engine.node import Node, node_payload, node_row
+from clew.engine.receipts import Failure, Receipt
+from clew.engine.rewriting import renew_ref_key, rewrite_log, rewrite_node
+from clew.engine.session_data import SessionData, label_set, pack, unpack
+from clew.errors import Conflict, Corrupted, NotFound
 from clew.redaction import Finding, Rules
 from clew.store.parts import Parts
-from clew.store.session import Session
-from clew.store.session_table import SESSION, SUBAGENT
 from clew.store.store import Store
+from clew.upkeep.purge import DestroyedBodies
+
+TRIES = 5
+"""How often a redaction is prepared, if other programs change the same conversations at the same time."""
+_COPIES = ("snapshot", "recovery")
+"""Kinds of refs whose data may repeat a message of their tree."""
+_OLD_KEY = "a data key stays, because something else that it encrypts is damaged"
 
 
 class RedactedMessage(NamedTuple):
     """What `redact_message` did."""
 
-    old: str
-    new: str | None
-    """The id of the new version; None if nothing was found, and nothing was changed."""
+    id: str
     findings: tuple[Finding, ...]
+    """What was removed from the message; empty if nothing was found, and nothing was changed."""
     sessions: tuple[str, ...]
-    """The sessions that have the new version."""
-    copied: int
-    """Messages after it, which were stored again after the new version."""
+    """The sessions that have the message, and now its new version, including those in the trash."""
+    copies: int
+    """Titles, data and log entries of these sessions that repeated a removed value, and were redacted, too."""
     receipt: Receipt | None
+    """The receipt of the old version's purge; None if nothing was found."""
 
 
 def redact_message(store: Store, node: Node, rules: Rules, *, dry_run: bool = False) -> RedactedMessage:
-    """Replaces a message by one without what the rules find in it, in the session that has it.
+    """Replaces a message by a version without what the rules find in it, and purges the old one.
 
-    Messages that follow it are stored again under new ids, with their times. The old ones are deleted, and the files
-    are cleared of their traces. All or nothing, up to the clearing. Conflict if several sessions have the message, if
-    its session is in the trash or has compacted it away, if messages follow on another branch, or if a hold or a
-    snapshot needs one.
+    The removed values are also removed from titles, free data and logs of the sessions that have the message. All or
+    nothing, up to the clearing of files, which the receipt reports. Other messages and attachments do not change.
+    With `dry_run` nothing changes, and the result says what would. NotFound; Corrupted if the message cannot be read;
+    Conflict if a hold covers it.
     """
-    clean = redaction.redact(node.said, rules)
-    if not clean.findings:
-        return RedactedMessage(node.id, None, (), (), 0, None)
-    holders = _holders(store, node)
-    if len(holders) > 1:
-        named = ", ".join(f"{one.handle} ({one.title or 'untitled'})" for one in holders)
-        hint = "Purge all of them but one, then try again."
-        raise Conflict(f"{len(holders)} conversations share the message: {named}", hint=hint)
-    below = store.nodes.subtree(node.id)
-    _refuse_unseen(holders, below, node)
-    names = tuple(session.id for session in holders)
-    if dry_run:
-        return RedactedMessage(node.id, None, clean.findings, names, len(below) - 1, None)
-    new = {one.id: ids.text(Parts.of(store).engine.new_id()) for one in below}
-    with store.transaction():
-        for session in holders:
-            for one in _leave(session, node):
-                said = clean.said if one.id == node.id else one.said
-                session.append(said, id=new[one.id], created_at=one.created_at)
-            title = session.title or ""
-            if (better := redaction.redact_bytes(title.encode(), rules).decode()) != title:
-                session.rename(better)
-        gone = store.nodes.delete(node.id, recursive=True)
-    receipt = store.sessions.create().purge()  # a purge clears the files of what was deleted before
-    receipt = receipt._replace(messages=gone.messages, bytes=gone.bytes, blobs=gone.blobs, failures=gone.failures)
-    return RedactedMessage(node.id, new[node.id], clean.findings, names, len(below) - 1, receipt)
+    for _ in range(TRIES - 1):
+        try:
+            return _Redaction(store, node, rules).run(dry_run=dry_run)
+        except _ChangedMeanwhile:
+            (node,) = store.nodes.get(node.id)
+    return _Redaction(store, node, rules).run(dry_run=dry_run)
 
 
-def _holders(store: Store, node: Node) -> list[Session]:
-    """The sessions that show a message. Conflict if one of them cannot be changed."""
-    tree = run_info(node).tree
-    parts = Parts.of(store)
-    rows = parts.engine.read(lambda tx: list(tx.refs_in_tree(tree, 0, MAX_POS)))
-    found = []
-    for session in (Session(parts, row) for row in rows if row.kind in (SESSION, SUBAGENT)):
-        if any(one.id == node.id for one in session.path()):
-            if session.trashed_at is not None:
-                hint = "Restore or purge it first."
-                raise Conflict(f"session {session.id} in the trash has the message, too", hint=hint)
-            found.append(session)
-        elif any(one.id == node.id for one in session.history()):
-            hint = "Purge the session, or delete the message and what follows it."
-            raise Conflict(f"session {session.id} has left the message behind in a compaction", hint=hint)
-    return found
+class _ChangedMeanwhile(Conflict):
+    """The message, or a conversation that has it, was changed after the redaction was prepared."""
 
 
-def _refuse_unseen(holders: list[Session], below: list[Node], node: Node) -> None:
-    """Conflict if messages follow that no session shows: they would be lost."""
-    shown = {one.id for session in holders for one in session.path()}
-    unseen = [one.handle for one in below if one.id not in shown and one.id != node.id]
-    if unseen:
-        hint = f"Delete them first: clew conversation delete --cascade {unseen[0]}"
-        raise Conflict(f"{len(unseen)} messages on a branch follow it, from {unseen[0]} on", hint=hint)
+class _Values:
+    """Collects the values that rules find. They never leave this module."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self.found: set[str] = set()
+
+    def token(self, rule: str, value: str) -> str:
+        self.found.add(value)
+        return self._parts.engine.token(rule, value)
 
 
-def _leave(session: Session, node: Node) -> list[Node]:
-    """Moves the head before a message, and gives the messages from it on."""
-    path = session.path()
-    at = next(at for at, one in enumerate(path) if one.id == node.id)
-    session.rewind(path[at - 1].id if at else None)
-    return path[at:]
+class _Copies(NamedTuple):
+    """What repeats a value in one ref."""
+
+    payload: bytes | None
+    """Its redacted data; None if that does not change."""
+    entries: dict[int, bytes]
+    """Redacted entries of its log, by their numbers."""
+    length: int
+    version: int
+
+
+class _Redaction:
+    """One redaction: prepared by reads alone, then written in one transaction."""
+
+    def __init__(self, store: Store, node: Node, rules: Rules) -> None:
+        self._parts = Parts.of(store)
+        self._engine = self._parts.engine
+        self._node, self._rules = node, rules
+        self._values = _Values(self._parts)
+        self._old = node_payload(node)
+        self._clean = redaction.redact(node.said, rules, token=self._values.token)
+        self._copies: dict[int, _Copies] = {}
+        self._shown: tuple[str, ...] = ()
+
+    def run(self, *, dry_run: bool) -> RedactedMessage:
+        if not self._clean.findings:
+            return RedactedMessage(self._node.id, (), (), 0, None)
+        for row in self._engine.read(self._concerned):
+            self._copies[row.ref] = self._copies_in(row)
+        receipt = self._parts.purger.destroy(self._write, reason="user-requested", dry_run=dry_run)
+        count = sum(len(one.entries) + (one.payload is not None) for one in self._copies.values())
+        return RedactedMessage(self._node.id, self._clean.findings, self._shown, count, receipt)
+
+    # -- preparing
+
+    def _concerned(self, tx: Tx) -> list[RefRow]:
+        """The sessions that have the message, what they own, and the snapshots of its tree. NotFound."""
+        pos = self._pos(tx)
+        run = tx.run(pos >> SEQ_BITS)
+        assert run is not None
+        found = deletion.sessions_at(tx, [RunCut(run, pos & MAX_SEQ)])
+        for one in found:
+            found += [below for below in tx.refs_owned(one.ref) if below.kind in (*SESSION_KINDS, *_COPIES)]
+        found += [one for one in tx.refs_in_tree(run.tree, 0, MAX_POS) if one.kind in _COPIES]
+        return list({one.ref: one for one in found}.values())
+
+    def _pos(self, tx: Tx) -> int:
+        place = tx.node(ids.parse(self._node.id))
+        if place is None or tx.tree_workspace(place.tree) != self._engine.workspace:
+            raise NotFound("message", self._node.id)
+        return place.row[POS]
+
+    def _copies_in(self, row: RefRow) -> _Copies:
+        payload = self._parts.refs.data(self._parts.refs.verify(row))
+        titled = self._retitled(payload) if row.kind in SESSION_KINDS else payload
+        data = titled[:1] + self._without(titled[1:], own=True)
+        entries, length = dict[int, bytes](), 0
+        for entry in Log(self._engine, lambda: row).read():
+            length = entry.number + 1
+            clean = self._without(entry.data)
+            if clean != entry.data:
+                entries[entry.number] = clean
+        return _Copies(None if data == payload else data, entries, length, row.version)
+
+    def _retitled(self, payload: bytes) -> bytes:
+        """The data of a session without titles that were made from the message: a cut title may end in a secret."""
+        data, old, new = unpack(payload), self._node.said, self._clean.said
+        extra, title = dict(data.extra or {}), titles.renewed(data.title, old, new)
+        origin = extra.get("source")
+        if isinstance(origin, dict) and isinstance(told := origin.get("title"), str):
+            extra["source"] = {**origin, "title": titles.renewed(told, old, new)}
+        if (title, extra) == (data.title, data.extra or {}):
+            return payload
+        return pack(msgspec.structs.replace(data, title=title, extra=extra))
+
+    def _without(self, data: bytes, *, own: bool = False) -> bytes:
+        """`data` after redaction, if it repeats a value that was found in the message; else unchanged."""
+        here = _Values(self._parts)
+        clean = redaction.redact_bytes(data, self._rules, own=own, token=here.token)
+        return clean if here.found & self._values.found else data
+
+    # -- writing
+
+    def _write(self, tx: Tx) -> DestroyedBodies:
+        place = tx.node_at(self._pos(tx))
+        assert place is not None
+        node, rows = self._engine.node(place), self._concerned(tx)
+        now = {row.ref: (tx.log_next(row.ref) & MAX_SEQ, row.version) for row in rows}
+        if node_payload(node) != self._old or now != {
+            ref: (one.length, one.version) for ref, one in self._copies.items()
+        }:
+            raise _ChangedMeanwhile("the message was changed meanwhile", hint="Try again.")
+        holder = deletion.held_by(self._engine, tx, node_row(node)[POS])
+        if holder is not None and not holder.hold:
+            raise Corrupted(f"{holder.kind} {ids.text(holder.key)}", "its row does not show whether it is held")
+        if holder is not None:
+            raise Conflict(f"{holder.kind} {ids.text(holder.key)} is held", hint="Release it first.")
+        draft = self._engine.draft(self._clean.said, self._node.id, stored=True)
+        renewed = rewrite_node(self._engine, tx, node, draft.encoded.payload)
+        failures = [] if renewed else [Failure(self._node.id, _OLD_KEY)]
+        kept = [row for row in rows if not self._rewrite(tx, row, self._copies[row.ref])]
+        failures += [Failure(ids.text(row.key), _OLD_KEY) for row in kept]
+        self._shown = tuple(deletion.shown_by(tx, node_row(node)[POS]))
+        return DestroyedBodies(1, len(node_row(node)[-1]), tuple(failures), self._shown, self._shown)
+
+    def _rewrite(self, tx: Tx, row: RefRow, copies: _Copies) -> bool:
+        """Redacts the data and the log of a ref. False if it keeps its data key."""
+        if copies.payload is None and not copies.entries:
+            return True
+        if copies.payload is not None:
+            if row.kind in SESSION_KINDS:
+                row = self._parts.table.change(tx, row, self._annotated(unpack(copies.payload)))
+            else:
+                row = self._parts.refs.change(tx, row, copies.payload, look=row.look)
+        if copies.entries:
+            rewrite_log(self._engine, tx, row, copies.entries)
+        return renew_ref_key(self._engine, tx, row)
+
+    def _annotated(self, data: SessionData) -> SessionData:
+        """The data of a session, with the note that it was redacted: an import leaves its title alone."""
+        applied = sorted({one.rule for one in self._clean.findings})
+        note = {"containsSecrets": True, "redactionRulesApplied": applied}
+        extra = {**(data.extra or {}), redaction.NOTE: note}
+        return msgspec.structs.replace(data, labels=label_set(data.labels), extra=extra)

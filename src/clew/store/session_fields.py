@@ -50,9 +50,14 @@ class SessionFields:
     @property
     def data(self) -> SessionData:
         """All of its data."""
-        if self._data is None:
-            self._data = unpack(self._check_row(self._refs.data))
-        return self._data
+        data = self._data
+        if data is None:
+            try:
+                payload = self._refs.data(self._read if self._move is None else self._row)
+            except Corrupted:
+                payload = self._check_row(self._refs.data)
+            data = self._data = unpack(payload)
+        return data
 
     @property
     def title(self) -> str | None:

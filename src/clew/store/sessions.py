@@ -107,9 +107,8 @@ class Sessions:
         step = limit + 1 if wanted is None else SCAN
         while len(found) <= limit:
             rows = table.recent(kind, edge, cwd_hash, label_hash, step)
-            found += [
-                row for row in rows if (include_expired or not expired(row, now)) and table.has_title(row, wanted)
-            ]
+            live = [row for row in rows if row.expires_at is None or include_expired or not expired(row, now)]
+            found += live if wanted is None else [row for row in live if table.has_title(row, wanted)]
             if len(rows) < step:
                 break
             edge = rows[-1].rank, rows[-1].ref

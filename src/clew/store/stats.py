@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, tzinfo
 from typing import NamedTuple
 
@@ -130,6 +131,7 @@ def _homes(
 ) -> tuple[dict[int, _Home], tuple[dict[str, int], ...]]:
     """Where each tree belongs, by its first session; and how many sessions of each directory, tool and branch."""
     homes: dict[int, tuple[datetime, _Home | None]] = {}
+    owners: dict[str, _Home] = {}
     counts: tuple[dict[str, int], ...] = ({}, {}, {})
     for session in store.sessions.list(limit=PAGE, include_expired=True).all():
         try:
@@ -140,9 +142,17 @@ def _homes(
         if kept and (since is None or session.updated_at >= since) and (until is None or at < until):
             for table, name in zip(counts, home, strict=True):
                 table[name] = table.get(name, 0) + 1
+        if kept:
+            owners[session.id] = home
         if tree is not None and (tree not in homes or at < homes[tree][0]):
             homes[tree] = at, home if kept else None
-    return {tree: home for tree, (_, home) in homes.items() if home is not None}, counts
+    found = {tree: home for tree, (_, home) in homes.items() if home is not None}
+    for trace in store.sessions.list(limit=PAGE, include_expired=True, subagents=True).all():
+        with suppress(Corrupted):  # a trace belongs where its session does
+            home, tree = owners.get(trace.owner_id or "", _home(trace)), row_of(trace).tree
+            if tree is not None and tree not in homes and (keep is None or trace.owner_id in owners or keep(trace)):
+                found[tree] = home
+    return found, counts
 
 
 def _home(session: Session) -> _Home:

@@ -20,6 +20,7 @@ from clew.store.sessions import Sessions
 
 if TYPE_CHECKING:
     from clew.backends import Backup
+    from clew.backends.fts_tables import Mode
     from clew.base.buckets import Bucket
     from clew.base.messages import Role
     from clew.engine.audit import Audit
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from clew.redaction import Rules
     from clew.store.attachments import StoreBlobs, StoreLog
     from clew.store.nodes import Nodes
-    from clew.store.search.index import Mode, Progress
+    from clew.store.search.index import Progress
     from clew.store.search.query import Hit
     from clew.store.session import Session
     from clew.store.snapshots import Snapshots

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from clew.backends import ID, POS, SEQ_BITS, NodeLocation, RunRow, Tx
+from clew.backends import ID, POS, SEQ_BITS, NodeLocation, RefRow, RunRow, Tx
 from clew.base.ids import handle_beside
+from clew.engine.engine import Engine
 from clew.engine.node import Counters
 from clew.errors import Corrupted
 from clew.store.parts import Parts
 from clew.store.session import Session, row_of
+
+_NONE = Counters()
 
 
 class Brief(NamedTuple):
@@ -25,15 +28,17 @@ def briefs(sessions: Sequence[Session]) -> list[Brief | None]:
     if not sessions:
         return []
 
+    engine, rows = Parts.of(sessions[0]).engine, [row_of(one) for one in sessions]
+
     def work(tx: Tx) -> list[Brief | None]:
         # A damaged row may hold anything as its head.
-        heads = [head for one in sessions if isinstance(head := row_of(one).head, int)]
+        heads = [row.head for row in rows if isinstance(row.head, int)]
         around = Around(tx.nodes_at(heads), tx.runs_at([*{head >> SEQ_BITS for head in heads}]), {})
-        for (workspace, kind), keys in _by_kind(sessions).items():
+        for (workspace, kind), keys in _by_kind(rows).items():
             around.beside.update(tx.keys_beside(workspace, kind, keys))
-        return [_brief(tx, one, around) for one in sessions]
+        return [_brief(engine, tx, row, around) for row in rows]
 
-    return Parts.of(sessions[0]).engine.read(work)
+    return engine.read(work)
 
 
 class Around(NamedTuple):
@@ -44,18 +49,17 @@ class Around(NamedTuple):
     beside: dict[bytes, list[bytes]]
 
 
-def _by_kind(sessions: Sequence[Session]) -> dict[tuple[str, str], list[bytes]]:
+def _by_kind(rows: Iterable[RefRow]) -> dict[tuple[str, str], list[bytes]]:
     found: dict[tuple[str, str], list[bytes]] = {}
-    for row in map(row_of, sessions):
+    for row in rows:
         found.setdefault((row.workspace, row.kind), []).append(row.key)
     return found
 
 
-def _brief(tx: Tx, session: Session, around: Around) -> Brief | None:
-    row, engine = row_of(session), Parts.of(session).engine
+def _brief(engine: Engine, tx: Tx, row: RefRow, around: Around) -> Brief | None:
     handle = handle_beside(row.key, around.beside[row.key])
     if row.head is None:
-        return Brief(handle, Counters())
+        return Brief(handle, _NONE)
     place = around.places.get(row.head)
     run = None if place is None else around.runs.get(place.row[POS] >> SEQ_BITS)
     if place is None or run is None or place.row[ID] != row.head_id:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from clew.backends import MAX_POS, MAX_SEQ, POS, SEQ_BITS, RefRow, RunRow, Tx, creation_counter
+from clew.backends import MAX_POS, MAX_SEQ, POS, SEQ_BITS, NodeLocation, RefRow, RunRow, Tx, creation_counter
 from clew.base import ids
 from clew.engine import paths
 from clew.engine.engine import Engine
@@ -20,6 +20,7 @@ from clew.errors import Corrupted, NotFound
 from clew.store.parts import Parts
 from clew.store.session import Session, row_of
 from clew.store.session_table import SESSION, SUBAGENT
+from clew.store.store import Store
 
 MOST_BRANCHES = 200
 """Branches of a tree that are looked at."""
@@ -78,6 +79,20 @@ def window(session: Session, first: int, last: int, *, head: str | None = None) 
     return engine.read(work)
 
 
+def seams(session: Session, *, head: str | None = None) -> list[int]:
+    """The numbers of the messages that are the first after a compaction, in order. NotFound."""
+    engine = Parts.of(session).engine
+
+    def work(tx: Tx) -> list[int]:
+        found, before = [], 0
+        for origin in reversed(paths.origins(engine, tx, _end(session, tx, head))):
+            found.append(before + 1)
+            before += sum(upto + 1 for _, upto in paths.lineage(tx, origin))
+        return found[1:]
+
+    return engine.read(work)
+
+
 def number_of(session: Session, node_id: str, *, head: str | None = None) -> int | None:
     """The number of a message on the path; None if it is not on it. NotFound if there is no such message."""
     engine = Parts.of(session).engine
@@ -102,15 +117,20 @@ def message_of(session: Session, node_id: str) -> Node:
     wanted = engine.resolve_node(node_id)
 
     def work(tx: Tx) -> Node:
-        place = tx.node(wanted)
-        sight = Visibility(tx, engine.workspace)
-        if place is not None and place.tree == row_of(session).tree:
-            sight.load_trees([place])
-            if sight.is_visible(place.tree, place.row[POS]):
-                return engine.node(place)
-        raise NotFound("message", node_id)
+        place = _visible(engine, tx, wanted, row_of(session).tree)
+        if place is None:
+            raise NotFound("message", node_id)
+        return engine.node(place)
 
     return engine.read(work)
+
+
+def sessions_around(store: Store, node: Node) -> list[Session]:
+    """The sessions of the tree that a message is in, which need not contain it. None of them is in the trash."""
+    own = Parts.of(store)
+    tree = run_info(node).tree
+    refs = own.engine.read(lambda tx: _live(tx, tree))
+    return [Session(own, ref) for ref in refs if ref.kind in (SESSION, SUBAGENT)]
 
 
 def end_below(session: Session, node: Node) -> str | None:
@@ -175,14 +195,25 @@ def _live(tx: Tx, tree: int) -> list[RefRow]:
 
 
 def _end(session: Session, tx: Tx, head: str | None) -> int | None:
-    """The position of the end of the path. NotFound if `head` is in another tree."""
+    """The position of the end of the path. NotFound if `head` is in another tree, or only in the trash."""
     row = Parts.of(session).table.current(tx, row_of(session))
     if head is None:
         return row.head
-    point = tx.insert_point(Parts.of(session).engine.resolve_node(head))
-    if point is None or point.tree != row.tree:
+    engine = Parts.of(session).engine
+    place = _visible(engine, tx, engine.resolve_node(head), row.tree)
+    if place is None:
         raise NotFound("message", head)
-    return point.pos
+    return place.row[POS]
+
+
+def _visible(engine: Engine, tx: Tx, wanted: bytes, tree: int | None) -> NodeLocation | None:
+    """A message of the tree; None if there is none, or if it is only in the trash."""
+    place = tx.node(wanted)
+    if place is None or place.tree != tree:
+        return None
+    sight = Visibility(tx, engine.workspace)
+    sight.load_trees([place])
+    return place if sight.is_visible(place.tree, place.row[POS]) else None
 
 
 def _parts(engine: Engine, tx: Tx, end: int | None) -> list[_Part]:

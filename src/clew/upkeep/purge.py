@@ -41,6 +41,8 @@ class DestroyedBodies(NamedTuple):
     failures: tuple[Failure, ...]
     sessions: tuple[str, ...]
     """Ids of the sessions that had them."""
+    redacted: tuple[str, ...] = ()
+    """Ids of the sessions that have a new version of them."""
 
 
 class WordIndex(Protocol):
@@ -49,8 +51,11 @@ class WordIndex(Protocol):
     def remove(self) -> None:
         """Removes the whole index; it can be rebuilt."""
 
-    def shred(self) -> bool:
+    def forget(self) -> bool:
         """Removes the words of deleted messages from the files. False if this is not possible now."""
+
+    def refill(self) -> None:
+        """Indexes again what `forget` removed with these words, if that takes little time."""
 
 
 class _RemovedRef(NamedTuple):
@@ -108,7 +113,9 @@ class Purger:
 
         def go(tx: Tx) -> ReceiptEntry:
             loss = work(tx)
-            done = msgspec.structs.replace(entry, messages=loss.messages, bytes=loss.bytes, failures=loss.failures)
+            done = msgspec.structs.replace(
+                entry, messages=loss.messages, bytes=loss.bytes, failures=loss.failures, redacted=loss.redacted
+            )
             if done.messages:
                 self._log.note(tx, [done])
                 self.mirrors.note(tx, loss.sessions)
@@ -262,7 +269,23 @@ class Purger:
     # -- traces
 
     def _clear(self, entries: Sequence[ReceiptEntry], failures: tuple[Failure, ...] = ()) -> Sequence[ReceiptEntry]:
-        """Clears every place that may hold traces, and notes the endings of these entries, with new failures."""
+        """Clears every place that may hold traces, and notes the endings of these entries, with new failures.
+
+        Never raises ClewError, for example if another process changes the keys meanwhile: the rows are deleted, and
+        their receipt says that cleanup is pending. A later write tries again.
+        """
+        try:
+            cleared, here = self._clear_places(entries, failures)
+        except ClewError:
+            cleared, here = entries, ("note",)
+        if here:  # later writes do not wait for objects: a network may be slow
+            self._engine.cleanup.schedule(self.finish)
+        return cleared
+
+    def _clear_places(
+        self, entries: Sequence[ReceiptEntry], failures: tuple[Failure, ...]
+    ) -> tuple[Sequence[ReceiptEntry], tuple[str, ...]]:
+        """The entries with their endings, and the places in the store's own files that could not be cleared."""
         mark, objects_mark = self._engine.read(lambda tx: (cleanup_mark(tx), tx.header(blob_objects.PENDING_MARK)))
         mine = {entry.id for entry in entries}
         if objects_mark is not None:
@@ -289,24 +312,20 @@ class Purger:
                 for row, left in others:
                     self._log.append_to(tx, row, left)
 
-        try:
-            if (
-                changed
-                or others
-                or (mark is not None and not here)
-                or (objects_mark is not None and "objects" not in pending)
-            ):
-                self._engine.write(work)
-        except ClewError:  # the rows are deleted, and their receipt says that cleanup is pending
-            cleared = list(entries)
-            here = here or ("note",)
-        if here:  # later writes do not wait for objects: a network may be slow
-            self._engine.cleanup.schedule(self.finish)
-        return cleared
+        if (
+            changed
+            or others
+            or (mark is not None and not here)
+            or (objects_mark is not None and "objects" not in pending)
+        ):
+            self._engine.write(work)
+        if mark is not None:
+            self._index().refill()
+        return cleared, here
 
     def _wipe(self) -> tuple[str, ...]:
         """Clears the search index, the write-ahead log and the file. Returns the places that could not be cleared."""
-        pending = () if self._index().shred() else ("search",)
+        pending = () if self._index().forget() else ("search",)
         try:
             return pending + self._engine.backend.clean()
         except ClewError:

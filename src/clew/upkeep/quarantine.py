@@ -39,6 +39,9 @@ class SessionFinder(Protocol):
     def forget(self) -> bool:
         """Removes the words of deleted messages from the index."""
 
+    def remove(self) -> None:
+        """Removes the whole index; the next search builds it again."""
+
     def session_id_of(self, node: Node) -> str | None:
         """The id of the session last active among those that have a message."""
 
@@ -287,7 +290,10 @@ class Quarantine:
         """Updates search and calls the listeners."""
         if not nodes:
             return
-        self._search.forget()
+        if kind == "restored":
+            self._search.remove()  # the index does not expect old messages to appear
+        else:
+            self._search.forget()
         event = Event(kind, moment(self._engine.clock()), nodes)
         for listener in self._listeners:
             with suppress(Exception):

@@ -6,12 +6,12 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from clew.checkpoints import Checkpoints
+from clew.checkpoints import Checkpoints, Mode
 from clew.errors import Invalid, NotFound
 from clew.store.session import Session
 from clew.store.store import Store
 from clew.store.windows import number_of, window
-from clew.web.conversation import NOTES
+from clew.web.conversation import NOTES, has_checkpoints
 from clew.web.views import PINNED
 
 LONGEST = 4_000
@@ -43,13 +43,15 @@ def pin(store: Store, session: Session, values: Values) -> Values:
 
 
 def note(store: Store, session: Session, values: Values) -> Values:
-    """Adds a note to a message; an empty one removes the notes of the message."""
-    node, text = _node(store, session, values), _text(values, "text")
+    """Adds a note to a message; with `remove`, the number of a note from 0, removes that one."""
+    node, text, remove = _node(store, session, values), _text(values, "text"), values.get("remove")
+    if not text and not isinstance(remove, int):
+        raise Invalid("a note is empty")
     with store.transaction():
         session.refresh()
         extra = session.extra
         notes = {**extra.get(NOTES, {})}
-        mine = [*notes.pop(node, []), text] if text else notes.pop(node, []) and []
+        mine = [one for number, one in enumerate(notes.pop(node, [])) if number != remove] + [text] * bool(text)
         session.update(extra={**extra, NOTES: {**notes, **({node: mine} if mine else {})}})
     return {"notes": mine}
 
@@ -62,26 +64,34 @@ def fork(store: Store, session: Session, values: Values) -> Values:
 
 
 def preview_rewind(store: Store, session: Session, values: Values) -> Values:
-    """What a rewind would do: the number of messages kept as a branch."""
+    """What a rewind would do, as `clew rewind --dry-run` says it: messages kept as a branch, and files changed."""
     target = _node(store, session, values)
     number = number_of(session, target)
     if number is None:
         raise NotFound("message", target, hint="It is not on the current path of the conversation.")
-    total = window(session, 1, 0).total
-    return {"number": number, "left": total - number}
+    plan: Values = {"number": number, "left": window(session, 1, 0).total - number, "files": None}
+    if has_checkpoints(session):
+        planned = Checkpoints(session, session.cwd or "").rewind(target, mode="both", dry_run=True)
+        plan["files"] = {
+            "possible": planned.can_rewind, "why": planned.error or "", "changed": planned.files_changed,
+            "removed": planned.removed, "insertions": planned.insertions, "deletions": planned.deletions,
+            "unchanged": [*planned.unseen, *planned.kept],
+        }  # fmt: skip
+    return plan
 
 
 def rewind(store: Store, session: Session, values: Values) -> Values:
-    """Makes a message the last one. The messages after it stay as a branch."""
-    done = preview_rewind(store, session, values)
+    """Makes a message the last one; with `files`, restores the files too. The messages after it stay as a branch."""
+    plan = preview_rewind(store, session, values)
     target = _node(store, session, values)
     if session.cwd and os.path.isdir(session.cwd):  # through the checkpoints, so that `clew undo` can undo it
-        result = Checkpoints(session, session.cwd).rewind(target, mode="conversation")
+        mode: Mode = "both" if values.get("files") is True else "conversation"
+        result = Checkpoints(session, session.cwd).rewind(target, mode=mode)
         if not result.can_rewind:
             raise Invalid(f"the conversation cannot be rewound: {result.error}")
     else:
         session.rewind(to=target)
-    return done
+    return plan
 
 
 def trash(store: Store, session: Session, values: Values) -> Values:

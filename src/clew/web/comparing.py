@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 from markupsafe import Markup
 
 from clew.base.messages import Usage
+from clew.base.visible import plain
+from clew.engine.node import Node
 from clew.errors import Invalid
 from clew.exports.render.message import Entry, Renderer, entry, money
+from clew.exports.to_markdown import markdown
 from clew.store.session import Session
-from clew.store.windows import number_of, window
-from clew.web.views import many, snippet
+from clew.store.windows import leaving, number_of, window
+from clew.web.conversation import ChangedFile, changed_files, hide_secrets
+from clew.web.outline import url, window_start
+from clew.web.site import Site
+from clew.web.views import many, node_value, snippet
 
 SHOWN = 60
 """Messages of each side."""
@@ -25,10 +33,23 @@ class Side(NamedTuple):
     head: str
     total: int
     messages: int
+    model: str
     tokens: str
     cost: str
+    files: list[ChangedFile]
+    failed: int
+    nodes: list[Node]
     articles: list[Markup]
     url: str
+    rest: str
+    """The URL of the first message that is not shown; empty if all are."""
+
+
+class Choice(NamedTuple):
+    """A path that can be compared."""
+
+    head: str
+    title: str
 
 
 class Comparison(NamedTuple):
@@ -36,21 +57,56 @@ class Comparison(NamedTuple):
 
     common: int
     last: str
+    common_url: str
     a: Side
     b: Side
     pairs: list[tuple[Markup, Markup]]
+    choices: list[Choice]
+    swapped: str
 
 
-def comparison(session: Session, a: str | None, b: str | None) -> Comparison:
-    """The paths to two messages of the tree. Invalid if one is missing; NotFound."""
+def comparison(site: Site, session: Session, a: str | None, b: str | None) -> Comparison:
+    """The paths to two messages of the tree; by default the current one and the first other. Invalid; NotFound."""
+    choices = _choices(site, session)
     a = a or session.head_id
+    b = b or next((one.head for one in choices if one.head != a), None)
     if a is None or b is None:
-        raise Invalid("a comparison needs two branches", hint="Choose them beside a conversation.")
+        raise Invalid("the conversation has no other branch to compare")
     common = _common(session, a, b)
     before = window(session, common, common, head=a).nodes if common else []
-    sides = [_side(session, head, common) for head in (a, b)]
+    sides = [_side(site, session, head, common, choices) for head in (a, b)]
     pairs = list(zip_longest(sides[0].articles, sides[1].articles, fillvalue=Markup("")))
-    return Comparison(common, snippet(before[0]) if before else "", sides[0], sides[1], pairs)
+    last = snippet(before[0], site.secrets) if before else ""
+    where = url(session, head=a, start=window_start(common), anchor=f"m{common}") if common else ""
+    swapped = f"/c/{session.id}/compare?{urlencode({'a': b, 'b': a})}"
+    return Comparison(common, last, where, sides[0], sides[1], pairs, choices, swapped)
+
+
+def comparison_value(found: Comparison) -> dict[str, Any]:
+    """A comparison as JSON."""
+    return {
+        "common": found.common,
+        **{
+            name: {"head": side.head, "messages": side.messages, "shown": [node_value(node) for node in side.nodes]}
+            for name, side in (("a", found.a), ("b", found.b))
+        },
+    }
+
+
+def comparison_lines(found: Comparison) -> Iterator[str]:
+    """A comparison as Markdown."""
+    yield f"Common messages: {found.common}"
+    for name, side in (("A", found.a), ("B", found.b)):
+        yield from ("", f"# {name}: {plain(side.title)}, {many(side.messages, 'message')}", "")
+        yield from markdown(None, side.nodes)
+
+
+def _choices(site: Site, session: Session) -> list[Choice]:
+    found = [Choice(session.head_id, "Current path")] if session.head_id is not None else []
+    for one in leaving(session):
+        title = site.secrets.in_line(one.session.title or "") if one.session is not None else ""
+        found.append(Choice(one.head_id, title or snippet(one.first, site.secrets, 60) or "Branch"))
+    return found
 
 
 def _common(session: Session, a: str, b: str) -> int:
@@ -66,15 +122,24 @@ def _common(session: Session, a: str, b: str) -> int:
     return low
 
 
-def _side(session: Session, head: str, common: int) -> Side:
+def _side(site: Site, session: Session, head: str, common: int, choices: list[Choice]) -> Side:
     found = window(session, common + 1, common + SHOWN, head=head)
-    entries = [entry(node) for node in found.nodes]
+    entries = [hide_secrets(site, entry(node)) for node in found.nodes]
     renderer = Renderer(entries)
     articles = [Markup(html) for one in entries if (html := renderer.article(one))]
-    title = snippet(entries[0].node, 60) if entries else "Nothing after the fork"
+    named = next((one.title for one in choices[1:] if one.head == head), "")
+    title = named or (snippet(entries[0].node, site.secrets, 60) if entries else "Nothing after the fork")
     tokens, cost = _usage_of(entries)
-    url = f"/c/{session.id}?head={head}"
-    return Side(title, head, found.total, found.total - common, tokens, cost, articles, url)
+    at = None if head == session.head_id else head
+    shown = common + len(entries)
+    rest = url(session, head=at, start=window_start(shown + 1), anchor=f"m{shown + 1}") if shown < found.total else ""
+    failed = sum(result.is_error for one in entries for result in one.results)
+    models = dict.fromkeys(one.message.model for one in entries if one.message and one.message.model)
+    return Side(
+        title, head, found.total, found.total - common, ", ".join(model for model in models if model), tokens, cost,
+        changed_files(entries), failed, found.nodes, articles,
+        url(session, head=at, start=window_start(common + 1), anchor=f"m{common + 1}"), rest,
+    )  # fmt: skip
 
 
 def _usage_of(entries: list[Entry]) -> tuple[str, str]:

@@ -4,41 +4,39 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, date, datetime
 from html import escape
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from markupsafe import Markup
 
+from clew.backends import BODY
 from clew.base.messages import Media, ToolCall
-from clew.engine.node import Node
+from clew.engine.node import Node, node_row
 from clew.errors import ClewError, Corrupted, NotFound
 from clew.exports.render import diff
 from clew.exports.render.message import Entry, Links, Renderer, entry, money, seam
-from clew.exports.render.text import inline
+from clew.exports.render.text import inline, one_line, plain
 from clew.exports.render.tools import changes
 from clew.store.session import Session
-from clew.store.windows import Leaving, leaving, window
+from clew.store.windows import Leaving, leaving, seams, window
+from clew.web.outline import WINDOW, Outline, outline, url, window_start
 from clew.web.site import Site
 from clew.web.views import ago, snippet
 
-WINDOW = 200
-"""Messages on one page."""
-OUTLINED = 600
-"""Messages of a conversation up to which all of its prompts are listed; beyond, those of the window."""
 AFTER = 20
 """Messages read after a window, for the results of its last tool calls."""
+SCANNED, STEP = 20_000, 1_000
+"""Messages that are searched for a tool call, and how many are read at a time."""
 NOTES = "notes"
 """Where a session's free data has notes: a list of texts for the id of a message."""
 
 
-class Prompt(NamedTuple):
-    """A line of the outline."""
-
-    number: int
-    words: str
-    url: str
+_REMOVE_NOTE = (
+    '<button class="btn bare sm icon needs-script" type="button" data-write="unnote" aria-label="Remove this note"'
+    ' title="Remove this note"><span class="i i-x" aria-hidden="true"></span></button>'
+)
 
 
 class SideBranch(NamedTuple):
@@ -55,6 +53,15 @@ class SideBranch(NamedTuple):
     fork: bool
 
 
+class ChangedFile(NamedTuple):
+    """A file that tool calls changed, with the lines added and removed and the last message that changed it."""
+
+    path: str
+    added: int
+    removed: int
+    anchor: str
+
+
 class View(NamedTuple):
     """A page of a conversation."""
 
@@ -66,59 +73,80 @@ class View(NamedTuple):
     total: int
     articles: list[Markup]
     entries: list[Entry]
-    prompts: list[Prompt]
-    whole_outline: bool
+    outline: Outline
     branches: list[SideBranch]
-    files: list[tuple[str, int, int]]
-    """Files changed by tool calls of the window, with lines added and removed."""
+    files: list[ChangedFile]
+    """Files changed by tool calls of the window."""
     failed: int
+    seams: list[int]
+    """The numbers of the first messages after compactions, on the whole path."""
 
 
-def view(site: Site, session: Session, first: int, *, head: str | None = None) -> View:
-    """The messages from number `first` on, one window of them. NotFound."""
+def view(
+    site: Site, session: Session, first: int, *, last: int | None = None, head: str | None = None, whole: bool = True
+) -> View:
+    """The messages from number `first` on, one window of them, or up to `last`. NotFound.
+
+    Without `whole`, only the articles: neither the outline nor the files.
+    """
     first = max(1, first)
-    found = window(session, first, first + WINDOW + AFTER - 1, head=head)
-    every = [entry(node) for node in found.nodes]
-    entries, more = every[:WINDOW], every[WINDOW:]
+    upto = first + WINDOW - 1 if last is None else max(first, min(last, first + WINDOW - 1))
+    found = window(session, first, upto + AFTER, head=head)
+    every = [hide_secrets(site, entry(node)) for node in found.nodes]
+    entries, more = every[: upto - first + 1], every[upto - first + 1 :]
     links = _links(site, session, head)
-    results = [*entries, *(one for one in more if one.is_result)]
-    renderer = Renderer(results, links)
-    sides = leaving(session, head=head)
-    branches = _branches(session, sides)
+    turns = seams(session, head=head)
+    compacted = turns[-1] if turns else 0
+    shown = [*entries, *(one for one in more if one.is_result)]
+    renderer = Renderer(shown, links, compacted=compacted, names=_names(session))
+    branches = _branches(site, session, leaving(session, head=head))
     forks: dict[int, list[SideBranch]] = {}
     for side in branches:
         forks.setdefault(side.after, []).append(side)
     notes = session.extra.get(NOTES)
-    articles = []
+    articles: list[Markup] = []
+    day: date | None = None
     for one in entries:
-        if one.node.parent_id is None and one.number > 1:
+        if one.is_summary:
             articles.append(Markup(seam(one.number)))
-        articles.append(Markup(_article(site, session, renderer, one, notes, head)))
+        html = _article(site, session, renderer, one, notes, (head, one.number < compacted))
+        today = one.node.created_at.astimezone().date()
+        if html and day != today:
+            articles.append(Markup(f'<p class="date-line"><span>{today:%A}, {today.day} {today:%B %Y}</span></p>'))
+            day = today
+        articles.append(Markup(html))
         if one.number in forks:
             articles.append(Markup(fork_bar(session, forks[one.number], one, head)))
-    prompts, whole = _outline(session, entries, found.total, head)
+    ways = [(after, f"{_place(sides)} of {sides[0].of}") for after, sides in forks.items()]
+    prompts = outline(session, site.secrets, first, head=head, forks=ways) if whole else Outline([], None, None)
+    failed = sum(result.is_error for one in entries for result in one.results)
     return View(
-        session, head, first, first + len(entries) - 1, found.total, articles, entries, prompts, whole, branches,
-        _files(entries), sum(result.is_error for one in entries for result in one.results),
+        session, head, first, first + len(entries) - 1, found.total, articles, entries, prompts, branches,
+        changed_files(entries) if whole else [], failed, turns,
     )  # fmt: skip
 
 
-def url(session: Session, *, head: str | None = None, start: int = 1, anchor: str = "", **more: str) -> str:
-    """The URL of a window of a conversation."""
-    query = {**({"head": head} if head else {}), **({"from": str(start)} if start > 1 else {}), **more}
-    return f"/c/{session.id}{'?' + urlencode(query) if query else ''}{'#' + anchor if anchor else ''}"
+def _names(session: Session) -> dict[str, str]:
+    """Names for roles: in the trace of a subagent, the main agent asks and the subagent answers."""
+    return {"user": "Main agent", "assistant": session.agent or "Subagent"} if session.is_subagent else {}
 
 
-def window_start(number: int) -> int:
-    """The first message of the window that a message is in."""
-    return (number - 1) // WINDOW * WINDOW + 1
+def newest(view: View) -> str:
+    """The id of the last message that the page counts: new ones come after it. Empty without messages."""
+    if view.entries and view.last == view.total:
+        return view.entries[-1].node.id
+    return next((node.id for node in window(view.session, view.total, view.total, head=view.head).nodes), "")
+
+
+def hide_secrets(site: Site, one: Entry) -> Entry:
+    """The entry with its secrets concealed."""
+    return one if one.message is None else one._replace(message=site.secrets.in_message(one.message))
 
 
 def fork_bar(session: Session, others: Sequence[SideBranch], one: Entry, head: str | None) -> str:
     """The line at a fork: which branch this is, the way to the others, and the comparison."""
-    count = others[0].of
+    count, here = others[0].of, _place(others)
     taken = {other.place: other for other in others}
-    here = next((place for place in range(1, count + 1) if place not in taken), count)
     around = [(here - 1, "Previous branch", "i-left", "["), (here + 1, "Next branch", "i-right", "]")]
     arrows = [
         f'<a class="btn bare sm icon" href="{escape(taken[place].url)}" aria-label="{label}" title="{label} ({key})"'
@@ -128,7 +156,8 @@ def fork_bar(session: Session, others: Sequence[SideBranch], one: Entry, head: s
         for place, label, icon, key in around
     ]
     words = " · ".join(
-        f'<a href="{escape(other.url)}">{inline(other.title)}</a> ({other.messages:,})' for other in others[:4]
+        f'<a href="{escape(other.url)}">{inline(one_line(other.title))}</a> ({other.messages:,})'
+        for other in others[:4]
     )
     comparison = escape(compare_url(session, head, others[0].head_id))
     return (
@@ -139,6 +168,12 @@ def fork_bar(session: Session, others: Sequence[SideBranch], one: Entry, head: s
         f'<a class="btn bare sm" href="{comparison}" data-compare><span class="i i-compare" aria-hidden="true"></span>'
         f"Compare</a></div></nav>"
     )
+
+
+def _place(others: Sequence[SideBranch]) -> int:
+    """Which of the ways after a message the path itself takes."""
+    taken = {other.place for other in others}
+    return next((place for place in range(1, others[0].of + 1) if place not in taken), others[0].of)
 
 
 def compare_url(session: Session, a: str | None, b: str) -> str:
@@ -164,7 +199,8 @@ def checkpoints(session: Session, now: datetime) -> list[dict[str, Any]]:
     """The checkpoints of the working files, oldest first; none if the folder is not on this machine."""
     from clew.checkpoints import Checkpoints
 
-    if not session.cwd or not os.path.isdir(session.cwd):
+    remote = ("//", "\\\\")  # a name that was imported must not make Windows connect to a server
+    if not session.cwd or session.cwd.startswith(remote) or not os.path.isdir(session.cwd):
         return []
     try:
         found = Checkpoints(session, session.cwd).list()
@@ -177,6 +213,11 @@ def checkpoints(session: Session, now: datetime) -> list[dict[str, Any]]:
     ]
 
 
+def has_checkpoints(session: Session) -> bool:
+    """True if files of the conversation can be restored on this machine."""
+    return bool(checkpoints(session, datetime.now(UTC)))
+
+
 def subagents(session: Session) -> list[Session]:
     """The traces of its subagents; damaged ones are left out."""
     try:
@@ -185,9 +226,20 @@ def subagents(session: Session) -> list[Session]:
         return []
 
 
-def _article(site: Site, session: Session, renderer: Renderer, one: Entry, notes: object, head: str | None) -> str:
+def number_of_call(session: Session, call_id: str) -> int | None:
+    """The number of the message with this tool call, among the newest `SCANNED` ones."""
+    total = window(session, 1, 0).total
+    for upto in range(total, max(0, total - SCANNED), -STEP):
+        for node in reversed(window(session, max(1, upto - STEP + 1), upto).nodes):
+            if any(call.id == call_id for call in entry(node).calls):
+                return node.counters.messages
+    return None
+
+
+def _article(site: Site, session: Session, renderer: Renderer, one: Entry, notes: object, how: tuple[Any, ...]) -> str:
     mine = tuple(str(text) for text in notes.get(one.node.id, ())) if isinstance(notes, dict) else ()
-    key = (session.id, head, one.node.id, one.number, renderer.uses(one), renderer.is_inside(one), mine)
+    body = hash(node_row(one.node)[BODY])  # a redaction replaces it
+    key = (session.id, *how, one.node.id, body, one.number, renderer.uses(one), renderer.is_inside(one), mine)
     return site.rendered.get(key, lambda: renderer.article(one, first=one.number == 1))
 
 
@@ -201,9 +253,10 @@ def _links(site: Site, session: Session, head: str | None) -> Links:
 
     def below(one: Entry) -> str:
         texts = notes.get(one.node.id, ()) if isinstance(notes, dict) else ()
+        remove = _REMOVE_NOTE if site.allow_write else ""
         return "".join(
-            f'<div class="note"><span class="i i-note" aria-hidden="true"></span><p>{inline(str(text))}'
-            " <small>Your note</small></p></div>"
+            '<div class="note"><span class="i i-note" aria-hidden="true"></span>'
+            f"<p>{plain(site.secrets.hide(str(text)))} <small>Your note</small></p>{remove}</div>"
             for text in texts
         )
 
@@ -218,21 +271,21 @@ def _links(site: Site, session: Session, head: str | None) -> Links:
 
 
 def _actions(one: Entry) -> str:
-    """The buttons of a page that may write. The script shows them; without it they stay hidden."""
+    """The buttons of a page that may write. They need the script."""
     buttons = (
         ("fork", "Fork here", "b", "i-fork"),
-        ("rewind", "Rewind here", "", "i-undo"),
-        ("note", "Note", "", "i-note"),
+        ("rewind", "Rewind here", "w", "i-undo"),
+        ("note", "Add a note", "a", "i-note"),
     )
     return "".join(
-        f'<button class="btn bare sm icon" type="button" data-write="{name}" hidden aria-label="{label}, message'
+        f'<button class="btn bare sm icon needs-script" type="button" data-write="{name}" aria-label="{label}, message'
         f' {one.number}" title="{label}{f" ({key})" if key else ""}"><span class="i {icon}" aria-hidden="true"></span>'
         "</button>"
         for name, label, key, icon in buttons
     )
 
 
-def _branches(session: Session, sides: Sequence[Leaving]) -> list[SideBranch]:
+def _branches(site: Site, session: Session, sides: Sequence[Leaving]) -> list[SideBranch]:
     found = []
     for one in sides:
         fork, number = one.session, one.after + 1
@@ -241,38 +294,26 @@ def _branches(session: Session, sides: Sequence[Leaving]) -> list[SideBranch]:
             where = url(fork, start=start, anchor=f"m{number}")
         else:
             where = url(session, head=one.head_id, start=start, anchor=f"m{number}")
-        title = (fork.title if fork is not None else "") or snippet(one.first, 60) or "SideBranch"
+        title = site.secrets.in_line(fork.title or "") if fork is not None else ""
+        title = title or snippet(one.first, site.secrets, 60) or "Branch"
         found.append(
             SideBranch(title, where, one.messages, one.after, one.place, one.ways, one.head_id, fork is not None)
         )
     return found
 
 
-def _outline(session: Session, entries: Sequence[Entry], total: int, head: str | None) -> tuple[list[Prompt], bool]:
-    whole = total <= OUTLINED
-    if whole and len(entries) < total:
-        entries = [entry(node) for node in window(session, 1, total, head=head).nodes]
-    prompts = []
-    for one in entries:
-        if one.message is not None and one.message.role == "user" and not one.is_result:
-            words = snippet(one.node, 90) or "(no text)"
-            start = window_start(one.number)
-            prompts.append(Prompt(one.number, words, url(session, head=head, start=start, anchor=one.anchor)))
-    return prompts, whole
-
-
-def _files(entries: Sequence[Entry]) -> list[tuple[str, int, int]]:
-    """Files that the tool calls changed, with the lines added and removed."""
-    found: dict[str, tuple[int, int]] = {}
+def changed_files(entries: Sequence[Entry]) -> list[ChangedFile]:
+    """Files that the tool calls changed, in the order of their first change."""
+    found: dict[str, ChangedFile] = {}
     for one in entries:
         for call in one.calls:
             path = _path(call)
             lines = changes(call) if path else []
             if lines:
                 added, removed = diff.counts(lines)
-                before = found.get(path, (0, 0))
-                found[path] = before[0] + added, before[1] + removed
-    return [(path, *counts) for path, counts in found.items()]
+                before = found.get(path) or ChangedFile(path, 0, 0, "")
+                found[path] = ChangedFile(path, before.added + added, before.removed + removed, one.anchor)
+    return list(found.values())
 
 
 def _path(call: ToolCall) -> str:

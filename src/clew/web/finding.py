@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from markupsafe import Markup
 
-from clew.base.messages import ROLES, Role
-from clew.errors import ClewError
+from clew.base.messages import ROLES, Role, Thinking
+from clew.engine.node import Node
+from clew.errors import ClewError, Corrupted
 from clew.exports.render.message import NAMES
+from clew.store.parts import Parts
+from clew.store.search.index import Progress, searchable
 from clew.store.search.query import Hit
 from clew.store.session import Session
 from clew.store.store import Store
+from clew.store.windows import window
 from clew.web.listing import Filters, matches
+from clew.web.secrets import SecretFinder
 from clew.web.views import ToolBadge, ago, is_failure, mark_matches, project_of, tool_of
 
 MOST = 200
@@ -25,7 +31,16 @@ TYPED = 12
 """Matches while typing."""
 EACH = 5
 """Matches of one conversation that are listed before the link to all of them."""
-_KEYED = re.compile(r"(?<!\S)(tool|project|model|label|role|before|after):(\S+)")
+SCANNED = 4_000
+"""Matches that a search with filters looks at to fill a page: the index knows only words, roles and times."""
+THINKING = 20_000
+"""Messages of a conversation, the newest ones, whose thinking is searched. The index does not have it."""
+STEP = 1_000
+"""Messages that are read at a time."""
+AROUND = 60
+"""Characters shown on each side of a match that was found by reading."""
+_KEYED = re.compile(r'(?<!\S)(tool|project|model|label|role|date|before|after|is):("[^"]*"|\S+)')
+_RENAMED = {"before": "until", "after": "since"}
 
 
 class Asked(NamedTuple):
@@ -39,12 +54,13 @@ class Asked(NamedTuple):
 
     @classmethod
     def read(cls, query: Mapping[str, str]) -> Asked:
-        """The query in a URL. ``tool:codex before:2026-05-01`` in the words are filters too."""
+        """The query in a URL. ``tool:codex is:error before:2026-05-01`` in the words are filters too."""
         typed = query.get("q", "")[:1000]
-        inside: dict[str, str] = dict(_KEYED.findall(typed))
-        renamed = {{"before": "until", "after": "since"}.get(name, name): value for name, value in inside.items()}
-        both = {**query, **renamed}
-        role = both.get("role", "")
+        inside = {_RENAMED.get(name, name): value.strip('"') for name, value in _KEYED.findall(typed)}
+        both = {**query, **inside}
+        if inside.get("is") in ("error", "failed"):
+            both["errors"] = "1"
+        role = {"you": "user", "tool-result": "tool"}.get(both.get("role", ""), both.get("role", ""))
         return cls(
             _KEYED.sub("", typed).strip(),
             role if role in ROLES else "",
@@ -60,6 +76,11 @@ class Asked(NamedTuple):
             "sort": "new" if self.newest else "", **change,
         }  # fmt: skip
         return f"{path}?{urlencode({name: value for name, value in values.items() if value})}"
+
+    @property
+    def bare(self) -> str:
+        """The URL of this search without filters."""
+        return f"/search?{urlencode({'q': self.words})}"
 
     @property
     def chosen(self) -> dict[str, str]:
@@ -90,6 +111,9 @@ class FoundConversation(NamedTuple):
     matches: list[Match]
 
 
+_Found = tuple[Hit, Session]
+
+
 class Results(NamedTuple):
     """What a search found."""
 
@@ -99,71 +123,134 @@ class Results(NamedTuple):
     """False if more than `MOST` messages matched."""
 
 
-def find_all(store: Store, asked: Asked, now: datetime, *, typing: bool = False) -> Results:
-    """Messages that match, by conversation; best first, or newest first."""
+def find_all(
+    store: Store, asked: Asked, now: datetime, finder: SecretFinder, progress: Progress, *, typing: bool = False
+) -> Results:
+    """Messages that match, by conversation; best first, or newest first. While typing, newest first: it is faster."""
     if not asked.words:
         return Results([], 0, complete=True)
-    words = _prefixed(asked.words) if typing else asked.words
-    limit = TYPED if typing else MOST
-    role: Role | None = asked.role or None  # type: ignore[assignment]
-    hits = store.search(words, limit=limit, role=role, since=asked.filters.start(now), until=asked.filters.end())
-    if asked.newest:
-        hits.sort(key=lambda hit: hit.node.created_at, reverse=True)
+    hits, complete = _filter_hits(store, asked, now, progress, typing=typing)
     groups: dict[str, FoundConversation] = {}
-    count = 0
-    for hit in hits:
-        session = _session(hit)
-        if session is None or (asked.errors and not is_failure(hit.node)) or not _is_wanted(asked, session, now):
-            continue
-        count += 1
+    for hit, session in hits:
         group = groups.get(session.id)
         if group is None:
             group = groups[session.id] = FoundConversation(
                 session.id, session.title or "Untitled", tool_of(session), project_of(session),
                 ago(session.updated_at, now), [],
             )  # fmt: skip
-        group.matches.append(match(hit))
-    return Results(list(groups.values()), count, len(hits) < limit)
+        group.matches.append(match(hit, finder))
+    return Results(list(groups.values()), len(hits), complete)
 
 
-def find_here(store: Store, session: Session, words: str) -> list[Match]:
-    """Messages of one conversation that match, in their order; also parts of words."""
-    hits = store.search(_prefixed(words), limit=MOST, session=session)
-    if not hits:
-        hits = store.search(words, limit=MOST, session=session, mode="substring")
-    return sorted((match(hit) for hit in hits), key=lambda one: one.number)
+def _filter_hits(
+    store: Store, asked: Asked, now: datetime, progress: Progress, *, typing: bool
+) -> tuple[list[_Found], bool]:
+    """The matches that pass the filters, as many as are shown; and whether these are all."""
+    wanted, most = (TYPED, SCANNED // 2) if typing else (MOST, SCANNED)
+    words = _prefixed(asked.words) if typing else asked.words
+    role: Role | None = asked.role or None  # type: ignore[assignment]
+    only = asked.filters._replace(date="", since="", until="")
+    start, end = asked.filters.start(now), asked.filters.end()
+    limit = wanted if asked.chosen.keys() <= {"role", "date", "since", "until"} else wanted * 8
+    passing: dict[str, bool] = {}
+    while True:
+        hits = Parts.of(store).search(
+            words, limit=limit, role=role, since=start, until=end, newest=typing or asked.newest, progress=progress
+        )
+        found: list[_Found] = []
+        for hit, session in zip(hits, _sessions(store, hits), strict=True):
+            if session is None or (asked.errors and not is_failure(hit.node)):
+                continue
+            if session.id not in passing:
+                passing[session.id] = _passes(only, session, now)
+            if passing[session.id]:
+                found.append((hit, session))
+        complete = len(hits) < limit and len(found) <= wanted
+        if complete or len(found) >= wanted or limit >= most:
+            return found[:wanted], complete
+        limit = min(limit * 8, most)
 
 
-def match(hit: Hit) -> Match:
+def find_here(
+    session: Session, words: str, finder: SecretFinder, progress: Progress, *, typing: bool = False
+) -> list[Match]:
+    """Messages of one conversation that match, in their order: also folded parts, and parts of words.
+
+    The index has neither thinking nor parts of words: for these the messages are read, while typing only the newest.
+    """
+    hits = Parts.of(session).search(_prefixed(words), limit=MOST, session=session, progress=progress)
+    total = window(session, 1, 0).total
+    most = THINKING // 5 if typing else THINKING if hits else total
+    read = _scan(session, words, finder, progress, range(max(1, total - most + 1), total + 1, STEP), whole=not hits)
+    return sorted([*(match(hit, finder) for hit in hits), *islice(read, MOST)], key=lambda one: one.number)[:MOST]
+
+
+def _scan(
+    session: Session, words: str, finder: SecretFinder, progress: Progress, starts: range, *, whole: bool
+) -> Iterator[Match]:
+    """Messages whose thinking has the words as they are written; with `whole`, also those that have them elsewhere."""
+    pattern = re.compile(re.escape(words.strip().strip('"*')), re.IGNORECASE)
+    for start in starts:
+        for node in window(session, start, min(start + STEP, starts.stop) - 1).nodes:
+            try:
+                message = node.message
+            except Corrupted:
+                continue
+            thinking = "\n".join(block.text for block in message.blocks if isinstance(block, Thinking))
+            texts = [("Thinking", thinking), (NAMES.get(node.role, node.role), searchable(message) if whole else "")]
+            for who, text in texts:
+                if text and (one := pattern.search(text)):
+                    low, high = max(0, one.start() - AROUND), one.end() + AROUND
+                    part = f"{'…' * (low > 0)}{text[low:high]}{'…' * (high < len(text))}"
+                    marks = [other.span() for other in pattern.finditer(part)]
+                    yield _match(node, who, mark_matches(part, marks, finder.in_snippet(part, text)), part)
+                    break
+        progress(start, starts.stop)
+
+
+def match(hit: Hit, finder: SecretFinder) -> Match:
     """A hit as the page shows it."""
     node = hit.node
-    words = mark_matches(hit.snippet, hit.marks)
-    return Match(
-        node.id,
-        node.counters.messages,
-        NAMES.get(node.role, node.role),
-        words,
-        hit.snippet,
-        node.created_at.isoformat(),
-    )
+    try:
+        whole = searchable(node.message)
+    except Corrupted:
+        whole = hit.snippet
+    shown = mark_matches(hit.snippet, hit.marks, finder.in_snippet(hit.snippet, whole))
+    return _match(node, NAMES.get(node.role, node.role), shown, hit.snippet)
 
 
-def results_value(results: Results) -> dict[str, Any]:
-    """Results as JSON."""
+def _match(node: Node, who: str, words: Markup, text: str) -> Match:
+    return Match(node.id, node.counters.messages, who, words, text, node.created_at.isoformat())
+
+
+def results_value(results: Results, write: Callable[[str], str]) -> dict[str, Any]:
+    """Results as JSON. `write` gets the names that a page shows: they may have hidden characters."""
     return {
         "count": results.found,
         "complete": results.complete,
         "conversations": [
             {
-                "id": group.key, "title": group.title, "tool": group.tool.name, "project": group.project,
-                "matches": [
-                    {"id": one.node_id, "number": one.number, "role": one.who, "text": one.text, "html": str(one.words)}
-                    for one in group.matches
-                ],
+                "id": group.key, "title": write(group.title), "tool": group.tool.name, "project": write(group.project),
+                "badge": group.tool.badge, "hue": group.tool.hue, "when": group.when,
+                "matches": list(map(match_value, group.matches)),
             }
             for group in results.groups
         ],
     }  # fmt: skip
+
+
+def match_value(one: Match) -> dict[str, Any]:
+    """A match as JSON."""
+    return {"id": one.node_id, "number": one.number, "role": one.who, "text": one.text, "html": str(one.words)}
+
+
+def _sessions(store: Store, hits: Sequence[Hit]) -> list[Session | None]:
+    """The session of each match; None if it has none, or if the sessions of its tree are damaged."""
+    search = Parts.of(store).search
+    try:
+        return search.sessions_of([hit.node for hit in hits])
+    except ClewError:  # one tree is damaged: find out which
+        return [_session(hit) for hit in hits]
 
 
 def _session(hit: Hit) -> Session | None:
@@ -173,8 +260,7 @@ def _session(hit: Hit) -> Session | None:
         return None
 
 
-def _is_wanted(asked: Asked, session: Session, now: datetime) -> bool:
-    only = asked.filters._replace(date="", since="", until="")
+def _passes(only: Filters, session: Session, now: datetime) -> bool:
     return matches(only, session, now) and (not only.label or only.label in session.labels)
 
 

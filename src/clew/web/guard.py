@@ -31,6 +31,8 @@ MAX_BODY = 64 * 1024
 """Bytes of a request's body."""
 MAX_HEADERS = 16 * 1024
 """Bytes of all headers of a request."""
+MAX_URL = 8 * 1024
+"""Bytes of a request's URL."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
@@ -97,6 +99,8 @@ class WebGuard:
     def _refuse(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
         if sum(len(name) + sum(map(len, values)) for name, values in headers.items()) > MAX_HEADERS:
             return 431, "The headers are too large."
+        if len(scope["raw_path"]) + len(scope["query_string"]) > MAX_URL:
+            return 414, "The URL is too long."
         hosts = headers.get(b"host", [])
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
             return 421, "This server is not known under that name."
@@ -104,6 +108,8 @@ class WebGuard:
             return 403, "Another site cannot use this page."
         if scope["method"] not in (*_READS, "POST"):
             return 405, "Only GET and POST are allowed."
+        if b"transfer-encoding" in headers:  # beside a length, two readers may disagree where a request ends
+            return 400, "A request says how long it is."
         return None
 
     def _refuse_write(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:

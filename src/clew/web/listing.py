@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -13,6 +14,7 @@ from clew.errors import ClewError, Corrupted
 from clew.store.session import Session
 from clew.store.store import Store
 from clew.store.summaries import briefs
+from clew.web.secrets import SecretFinder
 from clew.web.views import PINNED, ToolBadge, ago, day, project_of, snippet, tool, tool_of
 
 PAGE = 50
@@ -21,7 +23,7 @@ FACETED = 2_000
 SCANNED = 10_000
 """Conversations that one request looks at to fill a page; the next page continues there."""
 STEP = 200
-SHOWN = 8
+SHOWN = 40
 """Values of a filter that are listed, the most frequent ones."""
 _SPANS = {"today": 1, "7d": 7, "30d": 30}
 NO_PROJECT = "none"
@@ -121,7 +123,19 @@ class Listing(NamedTuple):
     next: str | None
 
 
-def listing(store: Store, filters: Filters, cursor: str | None, now: datetime) -> Listing:
+def titled(store: Store, title: str, now: datetime, finder: SecretFinder) -> list[Row]:
+    """Conversations whose title contains these words, among the newest: fast enough for results while typing."""
+    wanted, found = title.casefold(), []
+    for session in _newest(store, SCANNED):
+        with suppress(Corrupted):
+            if wanted in (session.title or "").casefold():
+                found.append(session)
+        if len(found) == SHOWN:
+            break
+    return rows(store, found, now, finder)
+
+
+def listing(store: Store, filters: Filters, cursor: str | None, now: datetime, finder: SecretFinder) -> Listing:
     """A page of conversations. Invalid if the cursor is not one of this list."""
     found: list[Session] = []
     seen, following = 0, cursor
@@ -142,16 +156,16 @@ def listing(store: Store, filters: Filters, cursor: str | None, now: datetime) -
     found = [one for one in found if one not in top]
     facets, counted = _facets(store, now)
     total = store.sessions.list(limit=1, total=True).total if plain else None
-    return Listing(rows(store, found, now), rows(store, top, now), facets, total, counted, following)
+    return Listing(rows(store, found, now, finder), rows(store, top, now, finder), facets, total, counted, following)
 
 
-def rows(store: Store, sessions: list[Session], now: datetime) -> list[Row]:
+def rows(store: Store, sessions: list[Session], now: datetime, finder: SecretFinder) -> list[Row]:
     """Lines for these sessions."""
-    return [_row(store, one, None if brief is None else brief.counters, now) for one, brief in
+    return [_row(store, one, None if brief is None else brief.counters, now, finder) for one, brief in
             zip(sessions, briefs(sessions), strict=True)]  # fmt: skip
 
 
-def _row(store: Store, session: Session, counters: Counters | None, now: datetime) -> Row:
+def _row(store: Store, session: Session, counters: Counters | None, now: datetime, finder: SecretFinder) -> Row:
     try:
         head = session.head_id
         last = store.nodes.get(head)[0] if head is not None else None
@@ -161,7 +175,7 @@ def _row(store: Store, session: Session, counters: Counters | None, now: datetim
         return Row(
             session, session.id, session.title or "Untitled", tool_of(session), project_of(session),
             str(branch or ""), session.model or "", tuple(label for label in session.labels if label != PINNED),
-            (counters or session.counters).messages, "No messages" if last is None else snippet(last),
+            (counters or session.counters).messages, "No messages" if last is None else snippet(last, finder),
             session.forked_from is not None, day(updated, now), ago(updated, now), updated.isoformat(),
         )  # fmt: skip
     except ClewError as error:
@@ -186,7 +200,7 @@ def _facets(store: Store, now: datetime) -> tuple[list[Facet], int]:
     dates: Counter[str] = Counter()
     starts = {name: Filters(date=name).start(now) for name in _SPANS}
     counted = 0
-    for session in _newest(store):
+    for session in _newest(store, FACETED):
         try:
             updated = session.updated_at
             tools[tool_of(session).name] += 1
@@ -209,12 +223,12 @@ def _facets(store: Store, now: datetime) -> tuple[list[Facet], int]:
     ], counted  # fmt: skip
 
 
-def _newest(store: Store) -> Iterator[Session]:
+def _newest(store: Store, most: int) -> Iterator[Session]:
     seen = 0
     for page in store.sessions.list(limit=500).pages():
         yield from page.items
         seen += len(page.items)
-        if seen >= FACETED:
+        if seen >= most:
             return
 
 
@@ -224,6 +238,8 @@ def _same(counts: Iterable[tuple[str, int]]) -> list[tuple[str, str, int]]:
 
 def day_of(text: str) -> datetime | None:
     """The beginning of a day written as 2026-05-14; None if it is none."""
+    if not text:  # asked for every conversation of a list
+        return None
     try:
         return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).astimezone()
     except ValueError:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
+from weakref import WeakKeyDictionary
 
-import anyio
 import msgspec
+from starlette.concurrency import run_in_threadpool
 
-from clew.aio.dispatch import WorkerThreads
-from clew.aio.watch import Watch
 from clew.engine.node import Node
+from clew.engine.watch import Watch, state_of
 from clew.errors import ClewError
 from clew.store.session import Session
 
@@ -21,37 +23,55 @@ class Streams:
     """The open streams of a server."""
 
     def __init__(self) -> None:
-        self._open: set[Watch] = set()
+        # Weak: a client may be gone before its stream has begun, and then nothing ends it.
+        self._open: WeakKeyDictionary[Watch, asyncio.Event] = WeakKeyDictionary()
 
     def __len__(self) -> int:
         return len(self._open)
 
-    async def events(self, session: Session, after: str | None) -> AsyncIterator[bytes]:
+    def events(self, session: Session, after: str | None) -> AsyncIterator[bytes]:
         """An event for each message after `after`, or each new one: its id, number and role.
 
-        The page asks for its HTML when the reader wants it.
+        It counts as open from now on. The page asks for the HTML of a message when the reader wants it.
         """
-        watch = Watch(WorkerThreads(), session.watch(after=after) if after else session.watch())
-        self._open.add(watch)
+        watch, changed = session.watch(after=after) if after else session.watch(), asyncio.Event()
+        self._open[watch] = changed
+        return self._events(watch, changed)
+
+    async def _events(self, watch: Watch, changed: asyncio.Event) -> AsyncIterator[bytes]:
+        state, loop = state_of(watch), asyncio.get_running_loop()
+
+        def notify() -> None:  # on any thread
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(changed.set)
+
         try:
             yield b"retry: 2000\n\n"
-            async with watch:
-                while True:
-                    node: Node | None = None
-                    with anyio.move_on_after(HEARTBEAT):
-                        node = await anext(watch)
-                    yield b": still here\n\n" if node is None else _event(node)
-        except StopAsyncIteration:  # the server ends
-            return
+            await run_in_threadpool(state.fetch)
+            state.subscribe(notify)
+            while not state.closed:
+                changed.clear()
+                await run_in_threadpool(state.fetch)
+                while state.ready:
+                    yield _event(state.ready.popleft())
+                    if not state.ready:
+                        await run_in_threadpool(state.fetch)
+                while not changed.is_set():
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(changed.wait(), HEARTBEAT)
+                        break
+                    yield b": still here\n\n"
         except ClewError:  # deleted, trashed, locked
             yield b"event: gone\ndata: {}\n\n"
         finally:
-            self._open.discard(watch)
+            self._open.pop(watch, None)
+            watch.close()
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Ends all streams."""
-        for watch in [*self._open]:
-            await watch.aclose()
+        for watch, changed in [*self._open.items()]:
+            watch.close()
+            changed.set()
 
 
 def _event(node: Node) -> bytes:

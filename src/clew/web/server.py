@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from types import FrameType
 from urllib.parse import quote
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from clew.errors import Unavailable
+from clew.web.address import HOST
 from clew.web.app import Pages, make_app
 from clew.web.guard import ENTER, WebGuard
+from clew.web.live import Streams
 from clew.web.site import IDLE, Locked, Opener, Site
 
-HOST = "127.0.0.1"
-PORT = 8765
 TRIED = 20
 """Ports after the wanted one that are tried if it is taken."""
+PATIENCE = 20.0
+"""Seconds in which a connection sends its request."""
+GRACE = 0.5
+"""Seconds that requests have to finish once the server is asked to end."""
 
 
 def listen(port: int, *, strict: bool = False) -> socket.socket:
@@ -50,6 +59,11 @@ class Server:
         app, self._pages = make_app(self.site)
         self.guard = WebGuard(app, self.port)
 
+    @property
+    def streams(self) -> Streams:
+        """The streams that are open."""
+        return self._pages.streams
+
     def url(self, to: str = "/") -> str:
         """The URL to open, which works once."""
         return f"http://{HOST}:{self.port}{ENTER}?token={self.guard.entrance}&to={quote(to, safe='/')}"
@@ -66,8 +80,10 @@ class Server:
     def run(self, ready: Callable[[], object] = lambda: None) -> None:
         """Serves until a signal or `stop`; calls `ready` once it accepts requests."""
         config = uvicorn.Config(
-            self.guard, log_level="warning", server_header=False, date_header=False, lifespan="off",
-            timeout_graceful_shutdown=1, timeout_keep_alive=75, h11_max_incomplete_event_size=32 * 1024, ws="none",
+            self.guard, http=_Protocol, loop="asyncio", proxy_headers=False, log_level="error",
+            server_header=False, date_header=False, lifespan="off",
+            timeout_graceful_shutdown=GRACE,  # type: ignore[arg-type]  # a wait in seconds, whole or not
+            timeout_keep_alive=75, h11_max_incomplete_event_size=32 * 1024, ws="none",
         )  # fmt: skip
         self._server = _Uvicorn(config, self._pages, ready)
         try:
@@ -82,7 +98,7 @@ class Server:
 
     def stop(self) -> None:
         """Ends `run`, from any thread."""
-        self._server.should_exit = True
+        self._server.end()
 
     @contextmanager
     def in_background(self) -> Iterator[str]:
@@ -100,18 +116,70 @@ class Server:
             thread.join(10)
 
 
+class _Protocol(H11Protocol):
+    """Closes a connection that does not finish its request in time. uvicorn would keep it for ever."""
+
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._rest()
+
+    def _watch(self) -> None:
+        if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
+            self._rest()
+        elif self._timer is None:
+            self._timer = self.loop.call_later(PATIENCE, self.transport.close)
+
+    def _rest(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
 class _Uvicorn(uvicorn.Server):
-    """Ends the streams of events at once when it is asked to end: they would keep it waiting."""
+    """Waits without a clock: uvicorn's own loop wakes ten times a second, for ever.
+
+    Ends the streams of events at once when it is asked to end: they would keep it waiting.
+    """
 
     def __init__(self, config: uvicorn.Config, pages: Pages, ready: Callable[[], object]) -> None:
         super().__init__(config)
         self._pages = pages
         self._ready = ready
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ended = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
         self._ready()
 
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        await self._ended.wait()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        self.end()
+
+    def end(self) -> None:
+        """Ends the server. Any thread and any signal handler may call it."""
+        self.should_exit = True
+        if self._loop is not None:
+            with suppress(RuntimeError):  # it has ended
+                self._loop.call_soon_threadsafe(self._ended.set)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        await self._pages.streams.close()
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # requests that are cut off are no errors
+        self._pages.end()
+        self._pages.streams.close()
         await super().shutdown(sockets)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
@@ -12,12 +12,14 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from clew import keys
-from clew.errors import ClewError, NotFound, Sealed, WrongKey
+from clew.errors import ClewError, Closed, NotFound, Sealed, WrongKey
 from clew.exports.render.message import VERSION
 from clew.exports.to_html import style
 from clew.keys import Key
+from clew.store.parts import Parts
 from clew.store.session import Session
 from clew.store.store import Store
+from clew.web.secrets import SecretFinder
 
 IDLE = 15 * 60
 """Seconds without a request after which a store that was unlocked on the page locks again."""
@@ -26,7 +28,8 @@ CACHED = 4_000
 CACHED_BYTES = 32 << 20
 FRESH = 10 * 60
 """Seconds that the HTML of a message is kept: what was purged must not stay in memory for long."""
-_STATIC = {"clew.js": "text/javascript", "live.js": "text/javascript", "write.js": "text/javascript"}
+_SCRIPTS = ("theme.js", "clew.js", "conversation.js", "live.js", "write.js")
+"""In this order: a module imports only those before it."""
 
 Opener = Callable[[Key | None], Store]
 """Opens the store with the key that was typed on the page, or with that of the command line."""
@@ -65,10 +68,12 @@ class Site:
         self._idle = idle
         self._timer: threading.Timer | None = None
         self._lock = threading.RLock()
+        self._ending = threading.Event()
         self.page_token = page_token
         self.allow_write = allow_write
         self.assets = _assets()
         self.rendered = Cache(clock)
+        self.secrets = SecretFinder()
 
     @property
     def store(self) -> Store:
@@ -84,12 +89,23 @@ class Site:
                     raise
                 except Sealed:
                     raise Locked from None
+                self._index(self._store)
             return self._store
 
     @property
     def can_lock(self) -> bool:
         """True if the store was unlocked on the page."""
         return self._typed
+
+    def locks_in(self) -> float | None:
+        """Seconds until a store that was unlocked on the page locks; 0 if it is locked, None if it never locks.
+
+        Asking does not count as use.
+        """
+        with self._lock:
+            if self._typed:
+                return max(0.0, self._idle - (self._clock() - self._used))
+            return None if self._store is not None else 0.0
 
     def unlock(self, key: Key) -> None:
         """Opens the store with this key. WrongKey, Invalid."""
@@ -100,6 +116,7 @@ class Site:
                 return
             self._store, self._typed, self._used = opened, True, self._clock()
             self._arm(self._idle)
+            self._index(opened)
 
     def lock(self) -> None:
         """Closes a store that was unlocked on the page, and forgets everything read from it."""
@@ -119,6 +136,15 @@ class Site:
             if store is not None:
                 store.close()
 
+    def end(self) -> None:
+        """Says that the server ends, to requests that take long."""
+        self._ending.set()
+
+    def still_open(self, *_: int) -> None:
+        """Closed once the server ends; work that takes long calls it now and then."""
+        if self._ending.is_set():
+            raise Closed("the server ends")
+
     def session(self, key: str) -> Session:
         """A session by id or handle. NotFound; Ambiguous."""
         return self.store.sessions.get(key)
@@ -129,6 +155,15 @@ class Site:
             if one.name == name:
                 return one
         raise NotFound("file", name)
+
+    def _index(self, store: Store) -> None:
+        """Updates the search index of a store that was opened: the first search would wait for it."""
+
+        def work() -> None:
+            with suppress(ClewError):
+                Parts.of(store).search("clew", limit=1, newest=True, progress=self.still_open)
+
+        threading.Thread(target=work, name="clew-index", daemon=True).start()
 
     def _arm(self, seconds: float) -> None:
         self._timer = threading.Timer(seconds, self._check)
@@ -151,6 +186,8 @@ class Cache:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._items: OrderedDict[Any, tuple[float, str]] = OrderedDict()
+        self._made: deque[tuple[float, Any]] = deque()
+        """When each was made, oldest first; also of some that are no longer kept."""
         self._size = 0
         self._clock = clock
         self._lock = threading.Lock()
@@ -169,6 +206,10 @@ class Cache:
         with self._lock:
             if key not in self._items:
                 self._items[key] = now, html
+                self._made.append((now, key))
+                if len(self._made) > 2 * CACHED:
+                    kept = ((at, one) for one, (at, _) in self._items.items())
+                    self._made = deque(sorted(kept, key=lambda pair: pair[0]))
                 self._size += len(html)
                 self._arm()
             while self._items and (len(self._items) > CACHED or self._size > CACHED_BYTES):
@@ -182,6 +223,7 @@ class Cache:
                 self._timer.cancel()
                 self._timer = None
             self._items.clear()
+            self._made.clear()
             self._size = 0
 
     def __len__(self) -> int:
@@ -201,8 +243,10 @@ class Cache:
             self._arm()
 
     def _expire(self, now: float) -> None:
-        for key in [key for key, (at, _) in self._items.items() if now - at > FRESH]:
-            self._size -= len(self._items.pop(key)[1])
+        while self._made and now - self._made[0][0] > FRESH:
+            at, key = self._made.popleft()
+            if self._items.get(key, (None,))[0] == at:
+                self._size -= len(self._items.pop(key)[1])
 
 
 def typed_key(text: str) -> Key:
@@ -222,11 +266,11 @@ def typed_key(text: str) -> Key:
 def _assets() -> dict[str, Asset]:
     found = {"clew.css": _asset("clew.css", style().encode(), "text/css")}
     folder = files("clew.web").joinpath("static")
-    for name, kind in _STATIC.items():
+    for name in _SCRIPTS:
         body = folder.joinpath(name).read_bytes()
         for other, made in found.items():  # modules import each other by the names with the hash
             body = body.replace(f"@{other}@".encode(), made.name.encode())
-        found[name] = _asset(name, body, kind)
+        found[name] = _asset(name, body, "text/javascript")
     return found
 
 

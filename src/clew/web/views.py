@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, lru_cache
+from shlex import quote
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import msgspec
 from markupsafe import Markup
@@ -14,17 +17,24 @@ from clew.base.messages import ToolResult, texts
 from clew.engine.node import Node
 from clew.errors import ClewError, Corrupted
 from clew.exports.render.message import Entry, entry
-from clew.exports.render.text import inline
+from clew.exports.render.text import LINE, attribute, inline
 from clew.sources.contract import Source
-from clew.sources.registry import sources
+from clew.sources.registry import resume_elsewhere, sources
 from clew.store.session import Session
+from clew.web.secrets import SecretFinder
 
+RAW = 1_000_000
+"""Bytes of a message that are shown as text."""
 PINNED = "pinned"
 """The label of pinned conversations."""
 OWN = "clew"
 """The tool of conversations that were not imported."""
 _BADGES = {"claude-code": ("CC", "cc"), "codex": ("Cx", "cx"), "chatgpt": ("GP", "gp"), "claude-ai": ("Ai", "cc"),
-           "gemini": ("Ge", "ge"), "llm": ("ll", "ll"), OWN: ("cl", "ow")}  # fmt: skip
+           "gemini-cli": ("Ge", "ge"), "llm": ("ll", "ll"), "copilot-cli": ("Co", "cx"), "vscode": ("VS", "ge"),
+           "qwen-code": ("Qw", "ll"), "opencode": ("oc", "gp"), "pi": ("pi", "cc"), "goose": ("Go", "gp"),
+           "cline": ("Cl", "ge"), "continue": ("Ct", "ll"), "aider": ("ai", "gp"), "cursor": ("Cu", "cc"),
+           "open-webui": ("OW", "cx"), "librechat": ("LC", "ge"), "lm-studio": ("LM", "ll"), "hf-traces": ("HF", "cc"),
+           "otel": ("OT", "ge"), OWN: ("cl", "ow")}  # fmt: skip
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _SPACE = re.compile(r"\s+")
@@ -44,7 +54,7 @@ def tool_of(session: Session) -> ToolBadge:
     return tool(origin(session).get("tool") or OWN)
 
 
-@cache
+@lru_cache(256)  # the names come from stored data
 def tool(name: str) -> ToolBadge:
     """A program by its name."""
     known = _sources().get(name)
@@ -60,11 +70,12 @@ def origin(session: Session) -> dict[str, str]:
 
 
 def resume_command(session: Session) -> str:
-    """The command that continues a conversation in the tool it came from, else in clew."""
+    """The command that continues a conversation in the tool it came from, in its directory; else in clew."""
     noted = origin(session)
-    source = _sources().get(noted.get("tool", ""))
-    command = source.resume(noted["id"]) if source is not None and "id" in noted else None
-    return command or f"clew chat -c {session.handle}"
+    command = resume_elsewhere(noted.get("tool", ""), noted.get("id", ""))
+    if command is None:
+        return f"clew chat -c {session.handle}"
+    return f"cd {quote(session.cwd)} && {command}" if session.cwd else command
 
 
 def project_of(session: Session) -> str:
@@ -99,26 +110,39 @@ def day(when: datetime, now: datetime) -> str:
 
 def to_line(text: str | None) -> Markup:
     """Stored text on one line, escaped, with hidden characters as chips. Colours of a terminal are left out."""
-    return Markup(inline(_one_line(text or "")))
+    return Markup(inline(_one_line((text or "")[:LINE])))
 
 
-def snippet(node: Node, width: int = 160) -> str:
-    """The first words of a message; empty if it has none or is damaged."""
+def to_tip(text: str | None) -> Markup:
+    """Stored text as the value of an attribute: a tooltip, or a label for screen readers."""
+    return Markup(attribute(text or ""))
+
+
+def snippet(node: Node, finder: SecretFinder, width: int = 160) -> str:
+    """The first words of a message, with secrets named instead of shown; empty if it has none."""
     try:
         message = node.message
     except ClewError:
         return "Damaged message"
-    words = _one_line(" ".join(texts(message.blocks))[: 20 * width]).strip()
+    words = _one_line(finder.in_line(" ".join(texts(message.blocks))[: 20 * width])).strip()
     return words if len(words) <= width else f"{words[: width - 1]}…"
 
 
-def mark_matches(text: str, marks: Any) -> Markup:
-    """A snippet with its matches marked."""
+def mark_matches(text: str, marks: Iterable[tuple[int, int]], secrets: Iterable[tuple[int, int, str]] = ()) -> Markup:
+    """A snippet with its matches marked, and its secrets named instead of shown."""
+    hidden = list(secrets)
+    shown = [(start, end, "") for start, end in marks if not any(a < end and start < b for a, b, _ in hidden)]
     parts, at = [], 0
-    for start, end in marks:
-        parts.append(f"{inline(_one_line(text[at:start]))}<mark>{inline(_one_line(text[start:end]))}</mark>")
+    for start, end, rule in sorted([*hidden, *shown]):
+        piece = f"[hidden {rule.replace('-', ' ')}]" if rule else f"<mark>{inline(_one_line(text[start:end]))}</mark>"
+        parts += [inline(_one_line(text[at:start])), piece]
         at = end
     return Markup("".join([*parts, inline(_one_line(text[at:]))]))
+
+
+def dot(label: str) -> str:
+    """The class of the colour of a label: always the same for the same label."""
+    return f"d{crc32(label.encode(errors='replace')) % 6}"
 
 
 def is_failure(node: Node) -> bool:
@@ -185,3 +209,10 @@ def utc_now() -> datetime:
 @cache
 def _sources() -> dict[str, Source]:
     return {source.name: source for source in sources()}
+
+
+def shown_text(body: bytes, secrets: SecretFinder) -> Markup:
+    """Stored bytes as text for `pre`."""
+    text = body[:RAW].decode("utf-8", "backslashreplace")
+    rest = f"\n… {len(body) - RAW:,} more bytes in the file" if len(body) > RAW else ""
+    return Markup(inline(secrets.hide(text)) + rest)

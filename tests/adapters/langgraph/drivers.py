@@ -8,6 +8,7 @@ from typing import Any
 
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from clew.adapters.langgraph import ClewSaver
@@ -17,6 +18,7 @@ class Saver:
     """Threads with a checkpoint for each batch, which has all messages so far."""
 
     deduplicates = False
+    appends = False
     saver: Any
 
     async def append(self, session: str, texts: Sequence[str], ids: Sequence[str]) -> None:
@@ -60,3 +62,14 @@ class Theirs(Saver):
 
     def make(self, path: str) -> Any:
         return SqliteSaver.from_conn_string(path)
+
+
+class TheirsOnPostgres(Saver):
+    """`PostgresSaver`."""
+
+    def make(self, path: str) -> Any:
+        return PostgresSaver.from_conn_string(path)
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.saver.setup()

@@ -20,6 +20,7 @@ from langgraph.types import Command, interrupt
 
 import clew
 from clew.adapters.langgraph import ClewSaver
+from tests.adapters.commands import expect_weather
 from tests.adapters.langgraph.graphs import agent, ask, echo, thread
 
 
@@ -344,3 +345,10 @@ def test_a_store_that_redacts_is_refused(tmp_path):
         pytest.raises(clew.Invalid, match="redact"),
     ):
         ClewSaver(store)
+
+
+def test_in_the_command_line(tmp_path):
+    """A thread with a tool call is listed, found and shown."""
+    with ClewSaver(tmp_path / "c.db") as saver:
+        agent(saver).invoke(ask("Weather?"), thread("t"))
+    expect_weather(tmp_path / "c.db")

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from agents.extensions.memory.sqlalchemy_session import SQLAlchemySession
+from sqlalchemy.pool import NullPool
+
 from agents import SQLiteSession
 from clew.adapters.openai_agents import ClewSession
 
@@ -51,3 +54,21 @@ class Theirs(Sessions):
     """`SQLiteSession`."""
 
     kind = SQLiteSession
+
+
+class TheirsWithSQLAlchemy(Sessions):
+    """`SQLAlchemySession`, with a connection for each call: one of a pool belongs to one event loop."""
+
+    def _session(self, name: str) -> Any:
+        url = self._path
+        if url.startswith("postgresql://"):
+            url = url.replace("postgresql://", "postgresql+psycopg://")
+        else:
+            url = f"sqlite+aiosqlite:///{url}"
+        if name not in self._open:
+            options = {"poolclass": NullPool}
+            self._open[name] = SQLAlchemySession.from_url(name, url=url, engine_kwargs=options, create_tables=True)
+        return self._open[name]
+
+    def close(self) -> None:
+        pass

@@ -15,6 +15,7 @@ from agents.testing import ScriptedModel, assistant_message, function_call
 
 from agents import Agent, Runner, function_tool
 from clew.adapters.openai_agents import ClewSession
+from tests.adapters.commands import expect_weather
 
 
 def user(text):
@@ -131,6 +132,7 @@ def test_two_processes(tmp_path):
 KILLED = """
 import asyncio, os, signal, sys
 from clew.adapters.openai_agents import ClewSession
+from tests.adapters.commands import expect_weather
 session = ClewSession("s", sys.argv[1])
 async def main():
     await session.add_items([{"role": "user", "content": "first"}])
@@ -150,3 +152,17 @@ def test_killed_between_writes(killed, tmp_path):
         assert len(found) % 2 == 1
         assert len(found) >= 1 + 2 * acknowledged
         assert session.store.verify().ok
+
+
+def test_in_the_command_line(tmp_path):
+    """A session with a tool call is listed, found and shown."""
+
+    @function_tool
+    def weather(city: str) -> str:
+        return "sunny"
+
+    steps = [[function_call("weather", {"city": "Turin"}, call_id="1")], [assistant_message("It is sunny.")]]
+    agent = Agent(name="A", model=ScriptedModel(steps=steps), tools=[weather])
+    with ClewSession("s", tmp_path / "c.db") as session:
+        asyncio.run(Runner.run(agent, "Weather?", session=session))
+    expect_weather(tmp_path / "c.db")

@@ -1,23 +1,24 @@
-"""The store for Pydantic AI, for `clew.testing.adapters`. Pydantic AI has none of its own on a disk."""
+"""Stores of Pydantic AI for `clew.testing.adapters`: ours, and its own in memory. It has none on a disk."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from pydantic_ai.conversation import Conversation
-from pydantic_ai.conversation_store import ConversationConflict
+from pydantic_ai.conversation_store import ConversationConflict, InMemoryConversationStore
 from pydantic_ai.messages import ModelRequest, UserPromptPart
 
 from clew.adapters.pydantic_ai import ClewConversationStore
 
+_MEMORY: dict[str, InMemoryConversationStore] = {}
 
-class Ours:
-    """`ClewConversationStore`, with the retries that its protocol asks for."""
+
+class Conversations:
+    """Conversations in one store, with the retries that its protocol asks for."""
 
     deduplicates = False
-
-    def __init__(self, path: str) -> None:
-        self._store = ClewConversationStore(path)
+    _store: Any
 
     async def append(self, session: str, texts: Sequence[str], ids: Sequence[str]) -> None:
         while True:
@@ -37,4 +38,21 @@ class Ours:
         await self._store.delete(session)
 
     def close(self) -> None:
+        pass
+
+
+class Ours(Conversations):
+    """`ClewConversationStore`."""
+
+    def __init__(self, path: str) -> None:
+        self._store = ClewConversationStore(path)
+
+    def close(self) -> None:
         self._store.close()
+
+
+class InMemory(Conversations):
+    """`InMemoryConversationStore`."""
+
+    def __init__(self, path: str) -> None:
+        self._store = _MEMORY.setdefault(path, InMemoryConversationStore())

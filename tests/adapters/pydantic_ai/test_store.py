@@ -20,9 +20,11 @@ from pydantic_ai.conversation import Conversation
 from pydantic_ai.conversation_store import ConversationConflict, ConversationEntry, InMemoryConversationStore
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ToolCallPart, UserPromptPart
+from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from clew.adapters.pydantic_ai import ClewConversationStore
+from tests.adapters.commands import expect_weather
 
 NAMES = st.sampled_from(["a", "b", "c"])
 SCOPES = st.sampled_from([None, "x", "y"])
@@ -41,7 +43,8 @@ class SameAsInMemory(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.ours = ClewConversationStore(os.path.join(tempfile.mkdtemp(), "c.db"))
+        self.folder = tempfile.TemporaryDirectory()
+        self.ours = ClewConversationStore(os.path.join(self.folder.name, "c.db"))
         self.theirs = InMemoryConversationStore()
         self.count = 0
 
@@ -156,6 +159,7 @@ class SameAsInMemory(RuleBasedStateMachine):
     def teardown(self):
         assert self.ours.store.verify().ok
         self.ours.close()
+        self.folder.cleanup()
 
 
 SameAsInMemory.TestCase.settings = settings(
@@ -191,6 +195,23 @@ def test_a_conversation_with_tools(store):
     assert any(isinstance(part, ToolCallPart) for message in loaded for part in message.parts)
     assert len(store.store.search("sunny")) >= 1
     assert store.store.verify().ok
+
+
+def test_an_old_revision_is_a_conflict(store):
+    """A record that somebody else has written meanwhile is not overwritten."""
+
+    async def run():
+        await store.save(Conversation(conversation_id="c", messages=[request("a")]))
+        record = await store.read_record("c")
+        theirs, mine = (dataclasses.replace(record, revision=name) for name in ("theirs", "mine"))
+        await store.write_record(theirs, expected_revision=record.revision)
+        with pytest.raises(ConversationConflict):
+            await store.write_record(mine, expected_revision=record.revision)
+        with pytest.raises(ConversationConflict):
+            await store.write_record(mine, expected_revision=None)
+        return (await store.read_record("c")).revision
+
+    assert asyncio.run(run()) == "theirs"
 
 
 def test_an_unknown_head_is_a_conflict(store):
@@ -273,3 +294,22 @@ def test_two_processes(tmp_path):
         for name in ("a", "b"):
             assert [one for one in said if one.startswith(name)] == [f"{name} {number}" for number in range(15)]
         assert store.store.verify().ok
+
+
+def test_in_the_command_line(tmp_path):
+    """A conversation with a tool call is listed, found and shown."""
+
+    def answer(messages, _):
+        if len(messages) == 1:
+            return ModelResponse(parts=[ToolCallPart("weather", {"city": "Turin"}, "1")])
+        return ModelResponse(parts=[TextPart("It is sunny.")])
+
+    agent = Agent(FunctionModel(answer))
+
+    @agent.tool_plain
+    def weather(city: str) -> str:
+        return "sunny"
+
+    with ClewConversationStore(tmp_path / "c.db") as store:
+        asyncio.run(store.save(asyncio.run(agent.run("Weather?", conversation=Conversation(conversation_id="c")))))
+    expect_weather(tmp_path / "c.db")

@@ -19,4 +19,4 @@ def test_the_same_pages(url: str) -> None:
             left = session.branches()[0].head_id
             assert client.get(f"/c/{session.id}/compare.json?b={left}").json["common"] == 5
             assert client.get("/search.json?q=webhooks").json["count"] == 1
-            assert "1 match for" in client.get(f"/c/{session.id}?find=fail").text
+            assert "<strong>1</strong> match for" in client.get(f"/c/{session.id}?find=fail").text

@@ -48,18 +48,23 @@ def differing(before: bytes, after: bytes) -> list[int]:
     return [new for was, now in blocks if was != now for old, new in zip(was, now, strict=True) if old != new]
 
 
-def run(path: Path, *, write: bool) -> scrub.Report:
+def run(path: Path, *, write: bool, pages: scrub.Found | None = None) -> dict[str, Any]:
     """Runs the program in this process, which must have no connection to the file."""
     with ExitStack() as opened:
-        return scrub.scrub(str(path), opened, write=write)
+        return scrub.scrub(str(path), opened, write=write, pages=pages)
 
 
 def scrubbed(path: Path) -> dict[str, Any]:
-    """Clears the file. Fails if a live byte changes."""
+    """Clears the file. Fails if a live byte changes, or if clearing the found pages alone gives another file."""
     before, live = path.read_bytes(), rows(path)
+    found = run(path, write=False)["found"]
+    assert run(path, write=True, pages=found)["error"] is None
+    parts = path.read_bytes()
+    path.write_bytes(before)
     report = run(path, write=True)
     assert report["error"] is None
     after = path.read_bytes()
+    assert parts == after
     changed = differing(before, after)
     assert len(changed) == report["stale"] == report["cleared"]
     assert not any(changed)
@@ -290,6 +295,27 @@ def test_the_end_of_the_pointer_map(tmp_path: Path, sample: bytes) -> None:
     path.write_bytes(put(data, 2 * 1024 - 1, 0xC5, width=1))
     assert scrubbed(path)["stale"] == 1
     assert path.read_bytes() == data
+
+
+def test_a_file_that_grew_again_keeps_its_pointer_map(tmp_path: Path) -> None:
+    """What was unused in the pointer map while the file was shorter is in use once it has grown, in the same bytes."""
+    path = tmp_path / "grown.db"
+    row = "INSERT INTO b VALUES (zeroblob(200))"
+    with closing(connect(path)) as conn:
+        conn.executescript("PRAGMA page_size = 1024; PRAGMA auto_vacuum = INCREMENTAL; CREATE TABLE a (x)")
+        conn.executescript("CREATE TABLE b (x); INSERT INTO a VALUES (zeroblob(1500))")
+        for _ in range(30):
+            conn.execute(row)
+        conn.executescript("DELETE FROM a; PRAGMA incremental_vacuum")  # the last page of b takes the free one's place
+        size = conn.execute("PRAGMA page_count").fetchone()[0]
+    found = run(path, write=False)["found"]
+    assert 2 in found
+    with closing(connect(path)) as conn:
+        while conn.execute("PRAGMA page_count").fetchone()[0] == size:
+            conn.execute(row)
+    assert run(path, write=True, pages=found)["error"] is None
+    with closing(connect(path)) as conn:
+        assert conn.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
 def test_a_database_without_tables(tmp_path: Path) -> None:
@@ -564,7 +590,7 @@ def test_the_program_prints_one_line(tmp_path: Path) -> None:
     found = json.loads(line)
     assert code == 0 and found["stale"] > 0 and found["cleared"] == 0 and line.count(b"\n") == 1
     code, line = ask(str(path), "--write")
-    assert json.loads(line) == {**found, "cleared": found["stale"]}
+    assert json.loads(line) == {**found, "cleared": found["stale"], "found": {}}
     code, line = ask(str(tmp_path))
     assert code == 1 and json.loads(line)["error"] == "it is not a file"
     assert ask(str(path), "--wipe") == (1, b"")
@@ -690,7 +716,7 @@ def test_readers_go_on_and_locks_stay(tmp_path: Path) -> None:
         conn.execute("COMMIT")
     conn.close()
     assert traces(path, gone) == []
-    assert clean(str(path), write=False) == Scrubbed(found.pages, 0, 0, 0, found.freelist, 0)
+    assert clean(str(path), write=False) == Scrubbed(found.pages, 0, 0, 0, found.freelist, 0, {})
 
 
 def test_pages_in_memory_do_not_bring_it_back(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from tests.sources.samples import (
     copilot_cli,
     cursor,
     exports,
+    frameworks,
     hf_traces,
     librechat,
     lm_studio,
@@ -94,4 +95,9 @@ APPS = [
     Sample("lm-studio", "lm-studio", {lm_studio.PATH: lm_studio.document()}),
     Sample("hf-traces", "hf-traces", {"trace.jsonl": hf_traces.DATA}),
     Sample("otel", "otel", {"traces.jsonl": otel.DATA}),
+    Sample("openai-agents", "openai-agents", {}, {"sessions.db": frameworks.openai_agents}),
+    Sample("google-adk", "google-adk", {}, {"adk.db": frameworks.google_adk}),
+    Sample("langgraph", "langgraph", {}, {"checkpoints.db": frameworks.langgraph}),
+    Sample("agno", "agno", {}, {"agno.db": frameworks.agno}),
+    Sample("agno-old", "agno", {}, {"agno.db": frameworks.old_agno}),
 ]

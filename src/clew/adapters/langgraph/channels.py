@@ -16,7 +16,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from clew.adapters.chains import place
 from clew.adapters.keyed import Keyed
-from clew.adapters.langgraph.messages import Known, count_shared, from_native, is_messages, remember, to_native
+from clew.adapters.langgraph.messages import KnownMessages, content, from_native, is_messages, to_native
 from clew.adapters.langgraph.states import ChannelValue
 from clew.backends import ID, POS, InsertPoint, RefRow, Tx
 from clew.base import ids
@@ -50,7 +50,7 @@ class Channels:
     def __init__(self, keyed: Keyed) -> None:
         self._keyed = keyed
         self._engine = keyed.engine
-        self._lists: OrderedDict[bytes, list[Known]] = OrderedDict()
+        self._lists: OrderedDict[bytes, KnownMessages] = OrderedDict()
         """For each session or trace: the messages of the last list that was stored or loaded."""
 
     def pack(
@@ -129,30 +129,34 @@ class Channels:
             agent = ns.rpartition("|")[2].partition(":")[0]
             shown = self._keyed.ensure(tx, thread, ns, agent=agent, owner=home.ref, at=InsertPoint(home.tree))
         before = self._lists.get(shown.key)
-        if before is None or (before and tx.node(before[-1].id) is None):
+        if before is None or (before.ids and not tx.existing_ids(before.ids[-1:])):
             before = self._messages_at_head(tx, serde, shown)
-        count = count_shared(before, messages)
-        drafts: list[Draft] = [self._engine.draft(to_native(one, serde)) for one in messages[count:]]
-        place(self._keyed, tx, shown, before[count - 1].id if count else None, drafts)
-        new = [remember(one, draft.id) for one, draft in zip(messages[count:], drafts, strict=True)]
-        self._remember(shown.key, before[:count] + new)
-        return drafts[-1].id if drafts else before[count - 1].id
+        count = before.count_shared(messages)
+        stored = [to_native(one, serde) for one in messages[count:]]
+        drafts: list[Draft] = [self._engine.draft(one.native) for one in stored]
+        new = [draft.id for draft in drafts]
+        place(self._keyed, tx, shown, before.ids[count - 1] if count else None, drafts)
+        self._remember(shown.key, before.replace_from(count, messages[count:], [one.content for one in stored], new))
+        return new[-1] if new else before.ids[count - 1]
 
     def forget(self, thread: str) -> None:
         """Drops what is remembered of a thread: after a failed write, and after a deletion."""
         self._lists.pop(self._keyed.key(thread), None)
 
-    def _remember(self, key: bytes, messages: list[Known]) -> None:
+    def _remember(self, key: bytes, messages: KnownMessages) -> None:
         self._lists[key] = messages
         self._lists.move_to_end(key)
         if len(self._lists) > REMEMBERED:
             self._lists.popitem(last=False)
 
-    def _messages_at_head(self, tx: Tx, serde: SerializerProtocol, shown: RefRow) -> list[Known]:
+    def _messages_at_head(self, tx: Tx, serde: SerializerProtocol, shown: RefRow) -> KnownMessages:
         """The messages at the head of a session."""
         head = self._keyed.refs.head_state(tx, shown).id
         found = [] if head is None else self._path(tx, ids.text(head))
-        return [remember(from_native(one.said, serde), node_row(one)[ID]) for one in found]
+        messages = [from_native(one.said, serde) for one in found]
+        return KnownMessages(
+            list(map(type, messages)), list(map(content, messages)), [node_row(one)[ID] for one in found]
+        )
 
     def _path(self, tx: Tx, node: str) -> list[Node]:
         location = tx.node(ids.parse(node))

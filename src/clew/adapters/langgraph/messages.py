@@ -36,18 +36,30 @@ _decode = msgspec.json.Decoder().decode
 
 def is_messages(value: object) -> bool:
     """True for a list of messages, or of dicts with a role and content."""
-    return isinstance(value, list) and bool(value) and all(map(_is_message, value))
+    if not isinstance(value, list) or not value:
+        return False
+    kinds = set(map(type, value))
+    for kind in kinds:
+        if kind is not dict and not issubclass(kind, lc.BaseMessage):
+            return False
+    if dict in kinds:
+        for one in value:
+            if type(one) is dict and ("content" not in one or not isinstance(one.get("role"), str)):
+                return False
+    return True
 
 
-def _is_message(value: object) -> bool:
-    if isinstance(value, dict):
-        return isinstance(value.get("role"), str) and "content" in value
-    return isinstance(value, lc.BaseMessage)
+class StoredMessage(NamedTuple):
+    """A message as it is stored, and a copy of what it says now: the message itself may change later."""
+
+    native: Native
+    content: Any
 
 
-def to_native(message: Any, serde: SerializerProtocol) -> Native:
-    """A message as it is stored."""
+def to_native(message: Any, serde: SerializerProtocol) -> StoredMessage:
+    """A message as it is to be stored."""
     extra: dict[str, Any] = {}
+    revived = None
     try:
         if isinstance(message, lc.BaseMessage):
             raw = _encode({"type": message.type, "data": message.model_dump(exclude_defaults=True)})
@@ -55,7 +67,8 @@ def to_native(message: Any, serde: SerializerProtocol) -> Native:
                 extra["usage"] = {"input": used.get("input_tokens"), "output": used.get("output_tokens")}
         else:
             raw = _encode(message)
-        exact = _same(_revive(_decode(raw)), message)
+        revived = _revive(_decode(raw))
+        exact = _same(revived, message)
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
         exact = False
         text = message.text if isinstance(message, lc.BaseMessage) else str(message.get("content"))
@@ -64,7 +77,7 @@ def to_native(message: Any, serde: SerializerProtocol) -> Native:
     if not exact:
         kind, data = serde.dumps_typed(message)
         extra[_TYPED] = [kind, base64.b64encode(data).decode()]
-    return Native(PROVIDER, raw, extra=extra or None)
+    return StoredMessage(Native(PROVIDER, raw, extra=extra or None), content(revived) if exact else copied(message))
 
 
 def from_native(stored: Any, serde: SerializerProtocol) -> Any:
@@ -89,17 +102,33 @@ def _same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
-class Known(NamedTuple):
-    """A message of a list that is stored: its content at that time, and its id in the store."""
+class KnownMessages:
+    """The messages of a list that is stored: their classes, what they said at that time, and their ids in the store."""
 
-    kind: type
-    content: Any
-    id: bytes
+    __slots__ = ("contents", "ids", "kinds")
 
+    def __init__(self, kinds: list[type], contents: list[Any], ids: list[bytes]) -> None:
+        self.kinds = kinds
+        self.contents = contents
+        self.ids = ids
 
-def remember(message: Any, id: bytes) -> Known:
-    """Remembers a message. Messages can change after they were stored, so the content is a copy."""
-    return Known(type(message), copy.deepcopy(content(message)), id)
+    def count_shared(self, messages: list[Any]) -> int:
+        """How many messages at the beginning of a list are those that are stored."""
+        kinds = list(map(type, messages))
+        contents = [one if isinstance(one, dict) else one.__dict__ for one in messages]
+        count = min(len(self.kinds), len(kinds))
+        if self.kinds[:count] == kinds[:count] and self.contents[:count] == contents[:count]:
+            return count
+        for at in range(count):
+            if self.kinds[at] is not kinds[at] or self.contents[at] != contents[at]:
+                return at
+        return count
+
+    def replace_from(self, count: int, messages: list[Any], contents: list[Any], ids: list[bytes]) -> KnownMessages:
+        """The list with other messages after the first `count`."""
+        return KnownMessages(
+            self.kinds[:count] + list(map(type, messages)), self.contents[:count] + contents, self.ids[:count] + ids
+        )
 
 
 def content(message: Any) -> Any:
@@ -107,11 +136,6 @@ def content(message: Any) -> Any:
     return message if isinstance(message, dict) else message.__dict__
 
 
-def count_shared(before: list[Known], messages: list[Any]) -> int:
-    """How many messages at the beginning of a list are those of a stored list."""
-    count = 0
-    for old, new in zip(before, messages, strict=False):
-        if old.kind is not type(new) or old.content != content(new):
-            break
-        count += 1
-    return count
+def copied(message: Any) -> Any:
+    """A copy of what a message says. Messages can change after they were stored."""
+    return copy.deepcopy(content(message))

@@ -11,7 +11,7 @@ writes of tasks are entries of its log. They may come before the checkpoint itse
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import msgspec
@@ -86,6 +86,8 @@ class States:
     def __init__(self, keyed: Keyed) -> None:
         self._keyed = keyed
         self._engine = keyed.engine
+        self._thread_key = lru_cache(1024)(keyed.key)
+        """`Keyed.key` for the names of threads and namespaces, which every checkpoint needs again."""
 
     # -- reading
 
@@ -101,11 +103,11 @@ class States:
     def within(self, thread: str, ns: str | None = None) -> Iterator[Found]:
         """The checkpoints of a thread, or of one of its namespaces, highest id first."""
         if ns is None:
-            found = self._rows(label=self._keyed.key("thread", thread))
+            found = self._rows(label=self._thread_key("thread", thread))
         elif self._engine.read(partial(self._page, look=None, label=self._unordered(thread, ns), before=None, limit=1)):
-            found = self._rows(look=self._keyed.key("ns", thread, ns))
+            found = self._rows(look=self._thread_key("ns", thread, ns))
         else:
-            yield from self._rows(look=self._keyed.key("ns", thread, ns))
+            yield from self._rows(look=self._thread_key("ns", thread, ns))
             return
         yield from sorted(found, key=lambda one: one.state.id, reverse=True)
 
@@ -137,7 +139,7 @@ class States:
     def put(self, tx: Tx, owner: RefRow, state: CheckpointThread) -> RefRow:
         """Stores a checkpoint, or replaces the one with its id."""
         keyed, payload = self._keyed, b"\x01" + msgspec.json.encode(state)
-        key, look = keyed.key("state", state.thread, state.ns, state.id), keyed.key("ns", state.thread, state.ns)
+        key, look = keyed.key("state", state.thread, state.ns, state.id), self._thread_key("ns", state.thread, state.ns)
         row = tx.ref(self._engine.workspace, STATE, key)
         if row is not None:
             row = keyed.refs.change(tx, keyed.refs.verify(row), payload, look=look)
@@ -150,7 +152,7 @@ class States:
                 or self._unordered(state.thread, state.ns) in tx.maintenance.labels(newest[0].ref)
             )
             row = keyed.refs.add(tx, STATE, key, payload, tree=None, at=None, owner=owner.ref, look=look)
-        labels = [keyed.key("thread", state.thread)]
+        labels = [self._thread_key("thread", state.thread)]
         if is_late:
             labels.append(self._unordered(state.thread, state.ns))
         if state.run is not None:
@@ -174,7 +176,7 @@ class States:
     # -- inside
 
     def _unordered(self, thread: str, ns: str) -> bytes:
-        return self._keyed.key("unordered", thread, ns)
+        return self._thread_key("unordered", thread, ns)
 
     def _rows(self, look: bytes | None = None, label: bytes | None = None) -> Iterator[Found]:
         before: tuple[int, int] | None = None

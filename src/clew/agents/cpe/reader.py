@@ -80,6 +80,25 @@ def recognised(path: str | os.PathLike[str]) -> bool:
         return False
 
 
+def has_message(path: str, id: str) -> bool:
+    """True if this is a CPE file that has a message with this id."""
+    try:
+        with open_database(path) as conn:
+            return conn.execute("SELECT 1 FROM messages WHERE id = ?", [id]).fetchone() is not None
+    except (Invalid, NotFound, Unavailable):
+        return False
+
+
+def roots(path: str) -> set[str]:
+    """The ids of the first messages of a file's conversations; empty if it is not a CPE file, or cannot be read."""
+    query = "SELECT id FROM messages WHERE parent_id IS NULL OR parent_id NOT IN (SELECT id FROM messages)"
+    try:
+        with open_database(path) as conn:
+            return {id for (id,) in conn.execute(query) if isinstance(id, str)}
+    except (Invalid, NotFound, Unavailable):
+        return set()
+
+
 @contextmanager
 def open_database(path: str) -> Iterator[sqlite3.Connection]:
     """Opens a read-only connection. Raises NotFound, Invalid if it is not a CPE file, Unavailable if in use."""

@@ -186,6 +186,11 @@ class PostgresTx(SqlTx):
         self._run(SQL["drop_words"], (low, high))  # last, because no words can be added once the nodes are deleted
         return gone
 
+    def replace_body(self, pos: int, body: bytes) -> None:
+        super().replace_body(pos, body)
+        self._run(SQL["drop_words"], (pos, pos))
+        self._run(SQL["lower_edge"], (pos, pos))
+
     def advance(self, ref: int, seen: HeadState, move: Move, top: int) -> bool:
         (moved,) = self._one("extend_all", self.store, *columns([Append(ref, seen, move, ())]))
         return moved is not None

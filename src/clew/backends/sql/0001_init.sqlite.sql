@@ -80,6 +80,7 @@ CREATE INDEX refs_recent ON refs (workspace, kind, rank) WHERE trashed_at IS NUL
 CREATE INDEX refs_look ON refs (workspace, kind, look, rank) WHERE look IS NOT NULL AND trashed_at IS NULL;
 CREATE INDEX refs_tree ON refs (tree) WHERE tree IS NOT NULL;
 CREATE INDEX refs_owner ON refs (owner) WHERE owner IS NOT NULL;
+CREATE INDEX refs_expiring ON refs (expires_at) WHERE expires_at IS NOT NULL;
 
 CREATE TABLE labels (           -- keyed hashes of a ref's labels
     look BLOB NOT NULL,

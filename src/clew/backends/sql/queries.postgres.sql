@@ -193,6 +193,10 @@ ON CONFLICT DO NOTHING
 INSERT INTO search_edge (workspace, mode, ord) VALUES (?, ?, ?)
 ON CONFLICT (workspace, mode) DO UPDATE SET ord = greatest(search_edge.ord, excluded.ord)
 
+-- name: lower_edge
+UPDATE search_edge SET ord = least(ord, (SELECT n.ord - 1 FROM nodes n WHERE n.pos = ?))
+WHERE workspace = (SELECT t.workspace FROM runs u JOIN trees t ON t.tree = u.tree WHERE u.run = ?::bigint >> 24)
+
 -- name: find_words
 SELECT s.pos, s.id, CASE WHEN ?::boolean THEN 0 ELSE ts_rank(s.lexemes, q.query) END::float8
 FROM search s, (SELECT ?::text::tsquery AS query) AS q

@@ -262,9 +262,16 @@ WHERE r.workspace = ? AND r.trashed_at IS NOT NULL AND (r.trashed_at, r.ref) < (
 ORDER BY r.trashed_at DESC, r.ref DESC LIMIT ?+0
 
 -- name: count_refs
-SELECT count(*) FROM refs r
-WHERE r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL AND (r.hold OR coalesce(r.expires_at > ? OR r.expires_at < 0 AND r.active_at - r.expires_at > ?, 1))
-  AND (? IS NULL OR r.look = ?) AND (? IS NULL OR EXISTS (SELECT 1 FROM labels WHERE look = ? AND ref = r.ref))
+-- All of them, without reading their rows; less those that have expired.
+SELECT (
+    SELECT count(*) FROM refs r WHERE r.workspace = ?1 AND r.kind = ?2 AND r.trashed_at IS NULL
+    AND (?5 IS NULL OR r.look = ?6) AND (?7 IS NULL OR EXISTS (SELECT 1 FROM labels WHERE look = ?8 AND ref = r.ref))
+) - (
+    SELECT count(*) FROM refs r
+    WHERE r.expires_at IS NOT NULL AND NOT (r.hold OR r.expires_at > ?3 OR r.expires_at < 0 AND r.active_at - r.expires_at > ?4)
+    AND +r.workspace = ?1 AND +r.kind = ?2 AND r.trashed_at IS NULL -- the plus rules the larger index out
+    AND (?5 IS NULL OR r.look = ?6) AND (?7 IS NULL OR EXISTS (SELECT 1 FROM labels WHERE look = ?8 AND ref = r.ref))
+)
 
 -- name: refs_owned
 SELECT {ref} FROM refs r WHERE r.owner = ? ORDER BY r.ref & 2147483647
@@ -312,6 +319,9 @@ WHERE ref = ? AND version = ? AND head = ? AND head_id = ? AND mac = ? AND trash
   AND (SELECT number FROM epoch) = ?
   AND EXISTS (SELECT 1 FROM runs u WHERE u.run = ? AND u.closed = 0 AND u.wrapped_key IS ?)
   AND NOT EXISTS (SELECT 1 FROM nodes WHERE pos = ?)
+
+-- name: extend
+UPDATE refs SET head = ?, head_id = ?, version = ?, active_at = ?, mac = ? WHERE ref = ? AND version = ? AND mac = ?
 
 -- name: delete_ref
 DELETE FROM refs WHERE ref = ?

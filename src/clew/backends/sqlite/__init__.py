@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from clew.backends import Backup, Call, Durability, EpochChanged, Job, Progress, Tail, Tx
@@ -36,6 +36,7 @@ from clew.base.loading import loading
 from clew.errors import Closed, Invalid, ReadOnly, Unavailable
 
 if TYPE_CHECKING:
+    from clew.backends.sqlite.cleaning import Cleaner
     from clew.backends.sqlite.reader import FileReader
 
 T = TypeVar("T")
@@ -272,11 +273,26 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
         if self.memory:
             return ()
         with self._translate_errors():
-            return self._run_alone(self._writer.clean)
+            cleaner = self._cleaner()
+            frozen = self._run_alone(cleaner.freeze)
+            if frozen is None:
+                return ("wal",)
+            with closing(frozen):
+                found = cleaner.look()  # this takes longest, and no writer waits for it
+                left = self._run_alone(lambda: cleaner.clear(frozen, found))
+            if not left:
+                cleaner.sync()
+            return left
 
     def make_room(self) -> None:
         if not self.memory and self._current_tx() is None:
-            self._run_alone(self._writer.make_room)
+            self._run_alone(self._cleaner().make_room)
+
+    def _cleaner(self) -> Cleaner:
+        with loading:
+            from clew.backends.sqlite.cleaning import Cleaner
+
+        return Cleaner(self._writer)
 
     def _run_alone(self, work: Callable[[], T]) -> T:
         """Runs `work` while no other thread of this process writes."""

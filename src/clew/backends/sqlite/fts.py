@@ -1,4 +1,4 @@
-"""The search index next to a store's file: a disposable SQLite database with two FTS5 tables.
+"""The search index next to a store's file: a disposable SQLite database.
 
 Appends do not write to it; `clew.store.search` fills it. The file can be deleted at any time. An index of another
 store, or of an earlier state of this one, is emptied and filled again.
@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from typing import Any, Literal, TypeVar
+from typing import TypeVar
 
+from clew.backends.fts_tables import MODES, FtsTables, Mode
 from clew.backends.problems import Problem
 from clew.backends.sqlite.connection import translate, uri
 from clew.backends.sqlite.identity import OpenFiles
@@ -19,30 +20,17 @@ from clew.base.files import sync, sync_folder, unwritten
 from clew.errors import ClewError, Invalid
 
 T = TypeVar("T")
-Mode = Literal["words", "substring"]
 
 APPLICATION_ID = 0x636C6578  # "clex"
-VERSION = 1
-MERGED = 500
-"""Pages of the index to merge in one step."""
-MARKS = 16
+VERSION = 2
+STATEMENTS = 512
+"""Statements that a connection keeps prepared: a search needs one for each part."""
+PATIENCE = 1000
+"""Milliseconds that a purge waits for another process, which may be filling a part."""
 _UNWRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL)
 
-_SCHEMA = """
-CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE marks (mode TEXT NOT NULL, ord INTEGER NOT NULL, id BLOB NOT NULL, PRIMARY KEY (mode, ord)) WITHOUT ROWID;
-CREATE VIRTUAL TABLE words USING fts5 (
-    text, id UNINDEXED, role UNINDEXED, created_at UNINDEXED, tokenize = 'unicode61 remove_diacritics 2');
-CREATE VIRTUAL TABLE substring USING fts5 (
-    text, id UNINDEXED, role UNINDEXED, created_at UNINDEXED, tokenize = 'trigram');
-"""
 _TABLES = "SELECT count(*), total(type IN ('view', 'trigger')) FROM sqlite_master"
 """The number of entries in the schema, and of those that clew never creates."""
-_STANDING = """
-SELECT ord, id, (SELECT value FROM meta WHERE name = 'forgotten ' || ?)
-FROM marks WHERE mode = ? ORDER BY ord DESC LIMIT 1
-"""
-
 _REMEDY = "delete the file; the next search creates a new one"
 
 
@@ -63,23 +51,23 @@ class FtsIndex:
     def _path(self) -> str:
         return ":memory:" if self._file is None or self._in_memory() else self._file
 
-    def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def run(self, work: Callable[[FtsTables], T]) -> T:
         """Runs `work` on the database. If the file cannot be written, runs it again in memory."""
         try:
             try:
                 with self.open() as conn:  # ends the transaction in any case
-                    return work(conn)
+                    return work(FtsTables(conn))
             except sqlite3.Error as error:
                 if not self.fall_back(error):
                     raise
             with self.open() as conn:
-                return work(conn)
+                return work(FtsTables(conn))
         except sqlite3.Error as error:
             self.close()
             raise translate(error, "the search index") from error
 
     def open(self) -> sqlite3.Connection:
-        """The database, created or emptied if necessary."""
+        """The database, created or replaced if necessary."""
         path = self._path
         if self._conn is not None and (self._in != path or not (self._files is None or self._files.in_place())):
             self.close()  # the store was sealed or unsealed meanwhile, or the file was moved or deleted
@@ -99,20 +87,29 @@ class FtsIndex:
         self._conn, self._in = self._connect(":memory:"), self._path
         return True
 
+    @property
+    def is_open(self) -> bool:
+        """True if the database is open."""
+        return self._conn is not None
+
     def close(self) -> None:
         """Idempotent."""
         if self._conn is not None:
             self._conn.close()
             self._conn = None
 
-    def shred(self) -> bool:
-        """Removes all words, so that none of deleted messages remain. The next search indexes the store again.
+    def shred(self, follow: Callable[[FtsTables], object]) -> bool:
+        """Removes the words of deleted messages. The next search fills the parts that had them.
 
-        FTS5 keeps the words of deleted rows until it merges its segments, which takes longer than a new index. If the
-        file is damaged, or there is no space to empty it, deletes the file. False if another process prevents it.
+        `follow` applies the deletions to the index, in a transaction. If the file is damaged, or there is no space to
+        change it, deletes the file. False if another process prevents it.
         """
         if self._path == ":memory:":
-            self.close()
+            try:
+                if self._conn is not None:
+                    self._erase(self._conn, follow)
+            except (sqlite3.Error, ClewError):
+                self.close()
             return True
         if not os.path.exists(self._path):
             return True
@@ -120,18 +117,15 @@ class FtsIndex:
         try:
             conn = self._conn = self._connect(self._path)
             self._in = self._path
-            conn.execute("PRAGMA busy_timeout = 100")
-            conn.execute("PRAGMA secure_delete = OFF")  # VACUUM removes all pages; overwriting 70 MB takes 0.4 s
+            conn.execute(f"PRAGMA busy_timeout = {PATIENCE}")
             conn.execute("PRAGMA synchronous = FULL")  # deleted words must not reappear after a power cut
             try:
-                self._create(conn, self._path)
-                conn.execute("VACUUM")
+                self._erase(conn, follow)
                 if conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
                     return False
                 self._sync_log()
                 return True
             finally:
-                conn.execute("PRAGMA secure_delete = ON")
                 conn.execute("PRAGMA synchronous = OFF")
                 conn.execute("PRAGMA busy_timeout = 60000")
         except sqlite3.DatabaseError as error:
@@ -143,6 +137,23 @@ class FtsIndex:
             self.remove()
             return True
         return False
+
+    @staticmethod
+    def _erase(conn: sqlite3.Connection, follow: Callable[[FtsTables], object]) -> None:
+        """Drops the parts that have words of deleted messages."""
+        tables = FtsTables(conn)
+        conn.execute("BEGIN IMMEDIATE")
+        try:
+            with conn:
+                follow(tables)
+                stale, parts = tables.stale()
+                if 2 * stale > parts:
+                    conn.execute("PRAGMA secure_delete = OFF")  # VACUUM removes all free pages, and faster
+                tables.drop_stale()
+            if 2 * stale > parts:
+                conn.execute("VACUUM")
+        finally:
+            conn.execute("PRAGMA secure_delete = ON")
 
     def remove(self) -> None:
         """Deletes the file, if there is one. A sealed store has none."""
@@ -167,11 +178,10 @@ class FtsIndex:
             finally:
                 os.close(fd)
 
-    def check(self, differing: Callable[[sqlite3.Connection, Mode], Iterator[str]]) -> Iterator[Problem]:
-        """Compares the index with the store without writing. `differing` yields nodes whose words differ."""
+    def check(self, differing: Callable[[FtsTables, Mode], Iterator[str]]) -> Iterator[Problem]:
+        """Compares the index with the store without writing. `differing` yields messages whose words differ."""
         if self._path == ":memory:" or not os.path.exists(self._path):
             return
-        modes: tuple[Mode, ...] = ("words", "substring")
         try:
             conn = sqlite3.connect(uri(self._path, "ro"), uri=True, isolation_level=None)
             with closing(conn):
@@ -182,10 +192,12 @@ class FtsIndex:
                     if found != "ok":
                         yield Problem("search", self._path, f"the index is malformed; {_REMEDY}")
                         return
-                if _value(conn, "store_id") != self._store_id:
-                    return  # it belongs to another store; the next search empties it
-                for mode in modes:
-                    for where in differing(conn, mode):
+                tables = FtsTables(conn)
+                version = conn.execute("PRAGMA user_version").fetchone()[0]
+                if version != VERSION or tables.value("store_id") != self._store_id:
+                    return  # it is of another version or store; the next search replaces it
+                for mode in MODES:
+                    for where in differing(tables, mode):
                         yield Problem("search", where, f"the index has different words; {_REMEDY}")
         except sqlite3.DatabaseError as error:
             yield Problem("search", self._path, f"the index cannot be read ({error}); {_REMEDY}")
@@ -195,7 +207,7 @@ class FtsIndex:
             self.remove()
         conn = sqlite3.connect(
             path if path == ":memory:" else uri(path, "rwc"), uri=path != ":memory:",
-            timeout=60, isolation_level=None, check_same_thread=False,
+            timeout=60, isolation_level=None, check_same_thread=False, cached_statements=STATEMENTS,
         )  # fmt: skip
         try:
             application = conn.execute("PRAGMA application_id").fetchone()[0]
@@ -203,14 +215,15 @@ class FtsIndex:
             tables, planted = conn.execute(_TABLES).fetchone()
             if application not in (0, APPLICATION_ID) or (tables and not application):
                 raise Invalid(f"{path} is in the way of the search index", hint="Move that file away.")
-            if planted:
+            outdated = version != VERSION or FtsTables(conn).value("store_id") != self._store_id
+            if planted or (tables and outdated):
                 conn.close()
                 self.remove()
                 return self._connect(path)
             conn.execute("PRAGMA secure_delete = ON")
             conn.execute("PRAGMA temp_store = MEMORY")
             conn.execute("PRAGMA synchronous = OFF")  # words lost in a power cut are indexed again
-            if version != VERSION or _value(conn, "store_id") != self._store_id:
+            if not tables:
                 self._create(conn, path)
         except BaseException:
             conn.close()
@@ -224,11 +237,9 @@ class FtsIndex:
             os.chmod(path, 0o600)
         conn.execute("BEGIN IMMEDIATE")
         with conn:
-            for name in ("meta", "marks", "words", "substring"):
-                conn.execute(f"DROP TABLE IF EXISTS {name}")
-            for statement in _SCHEMA.split(";")[:-1]:
-                conn.execute(statement)
-            conn.execute("INSERT INTO meta VALUES ('store_id', ?)", (self._store_id,))
+            if conn.execute(_TABLES).fetchone()[0]:
+                return  # another process has created them
+            FtsTables(conn).create(self._store_id)
             conn.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             conn.execute(f"PRAGMA user_version = {VERSION}")
 
@@ -241,93 +252,3 @@ class FtsIndex:
         if code in _UNWRITABLE:
             return self._connect(":memory:")
         raise translate(error, self._path) from error
-
-    # -- rows, inside `run`
-
-    @staticmethod
-    def standing(conn: sqlite3.Connection, mode: Mode) -> tuple[int, bytes | None, int | None]:
-        """The number and id of the last indexed node, and the number of the last applied deletion."""
-        number, id, followed = conn.execute(_STANDING, (mode, mode)).fetchone() or (0, None, None)
-        return number, id, _number(followed)
-
-    @staticmethod
-    def marks(conn: sqlite3.Connection, mode: Mode) -> list[tuple[int, bytes]]:
-        """Number and id of some indexed nodes, newest first."""
-        return conn.execute("SELECT ord, id FROM marks WHERE mode = ? ORDER BY ord DESC", (mode,)).fetchall()
-
-    @staticmethod
-    def edge(conn: sqlite3.Connection, mode: Mode) -> int:
-        """The number up to which every node is indexed."""
-        row = conn.execute("SELECT max(ord) FROM marks WHERE mode = ?", (mode,)).fetchone()
-        return row[0] or 0
-
-    @staticmethod
-    def add(
-        conn: sqlite3.Connection, mode: Mode, rows: Sequence[tuple[Any, ...]], done: int, mark: tuple[int, bytes]
-    ) -> None:
-        """Adds rows after number `done`, unless another process did. `mark`: number and id of the last node."""
-        conn.execute("BEGIN IMMEDIATE")
-        with conn:
-            if FtsIndex.edge(conn, mode) == done:
-                conn.executemany(f"INSERT INTO {mode} (rowid, text, id, role, created_at) VALUES (?, ?, ?, ?, ?)", rows)
-                conn.execute("INSERT INTO marks VALUES (?, ?, ?)", (mode, *mark))
-                conn.execute(
-                    "DELETE FROM marks WHERE mode = ? AND ord NOT IN"
-                    " (SELECT ord FROM marks WHERE mode = ? ORDER BY ord DESC LIMIT ?+0)",
-                    (mode, mode, MARKS),
-                )
-
-    @staticmethod
-    def remove_rows(
-        conn: sqlite3.Connection, mode: Mode, deletions: Callable[[], Sequence[tuple[int, int, int]]], done: int
-    ) -> None:
-        """Removes the words of deleted nodes. A deletion is (number, low, high); `done` is the last applied one."""
-        conn.execute("BEGIN IMMEDIATE")
-        with conn:
-            for number, low, high in deletions():
-                conn.execute(f"DELETE FROM {mode} WHERE rowid BETWEEN ? AND ?", (low, high))
-                done = number
-            conn.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (f"forgotten {mode}", done.to_bytes(8, "big")))
-
-    @staticmethod
-    def empty(conn: sqlite3.Connection, mode: Mode) -> None:
-        """Removes all words of a mode."""
-        conn.execute("BEGIN IMMEDIATE")
-        with conn:
-            conn.execute(f"DELETE FROM {mode}")
-            conn.execute("DELETE FROM marks WHERE mode = ?", (mode,))
-            conn.execute("DELETE FROM meta WHERE name = ?", (f"forgotten {mode}",))
-
-    @staticmethod
-    def merge(conn: sqlite3.Connection, mode: Mode) -> None:
-        """Merges all segments into one. Each batch adds a segment, and a search reads every one of them.
-
-        Runs in steps, so that it can be interrupted, and other processes can write in between. After many new messages
-        it takes a tenth of the time that indexing them took; a fifth for substrings.
-        """
-        with suppress(sqlite3.OperationalError):  # no space: searches are only slower
-            pages = -MERGED  # negative: merge all segments, not only where there are many of one size
-            while True:
-                before = conn.total_changes
-                conn.execute(f"INSERT INTO {mode} ({mode}, rank) VALUES ('merge', ?)", (pages,))
-                if conn.total_changes - before < 2:  # how FTS5 reports that the merge is complete
-                    return
-                pages = MERGED
-
-    @staticmethod
-    def last_deletion(conn: sqlite3.Connection, mode: Mode) -> int | None:
-        """The number of the last applied deletion."""
-        return _number(_value(conn, f"forgotten {mode}"))
-
-
-def _value(conn: sqlite3.Connection, name: str) -> bytes | None:
-    """A value of the whole index."""
-    try:
-        row = conn.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
-    except sqlite3.OperationalError:
-        return None  # no such table yet
-    return row[0] if row else None
-
-
-def _number(stored: bytes | None) -> int | None:
-    return None if stored is None else int.from_bytes(stored, "big")

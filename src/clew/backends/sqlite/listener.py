@@ -12,8 +12,10 @@ from queue import Empty, SimpleQueue
 from clew.backends.sqlite.connection import DRIVER, translate
 from clew.backends.sqlite.rows import SQLiteTx
 
-SHORTEST, LONGEST = 0.02, 0.2
-"""Seconds between two polls: after a change, and after a long time without one. A poll takes about 10 µs."""
+SHORTEST, USUAL, LONGEST = 0.02, 0.2, 1.0
+"""Seconds between two polls: after a change, soon afterwards, and after `CALM` seconds without one. A poll takes about
+10 µs, and waking the thread for it more: a page that was left open all day must cost nothing."""
+CALM = 30.0
 
 
 class MemoryListener:
@@ -56,9 +58,10 @@ class FileListener(MemoryListener):
 
     def wait(self) -> None:
         assert self._tx is not None  # `versions` was called before
-        pause = SHORTEST
+        pause, quiet = SHORTEST, 0.0
         while not self._sleep(pause) and self._data_version(self._tx) == self._seen:
-            pause = min(2 * pause, LONGEST)
+            quiet += pause
+            pause = min(2 * pause, USUAL if quiet < CALM else LONGEST)
 
     def close(self) -> None:
         if self._tx is not None:

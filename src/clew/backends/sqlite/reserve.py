@@ -13,7 +13,10 @@ SLICE = 64 << 10
 PAGE = 4096
 """The page size of a store, in bytes."""
 SHARE = 8
-"""At most 1/SHARE of the free space is reserved: on a small disk, appends need it more."""
+"""At most 1/SHARE of the free space is reserved: on a small disk, appends need it more. If there is plenty of space,
+at most 1/SHARE of the size of the store: a deletion needs less in a small store."""
+PLENTY = 1 << 30
+"""Free bytes of a disk that is far from full. The reserve grows when there are fewer."""
 
 _ALONE = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 """Flags that refuse to follow links or to wait for pipes."""
@@ -24,6 +27,9 @@ class Reserve:
 
     def __init__(self, path: str) -> None:
         self.path = f"{path}-reserve"
+        self.scarce = False
+        """True if the disk has too little space for a whole reserve."""
+        self._store = path
 
     @property
     def size(self) -> int:
@@ -34,13 +40,17 @@ class Reserve:
             return 0
 
     def keep(self) -> None:
-        """Extends the file as far as free space allows. Never raises."""
+        """Extends the file as far as necessary, and as free space allows. Never raises."""
         with suppress(OSError, AttributeError):  # Windows has no `os.statvfs`
             have = self.size
             if have >= SIZE:
                 return
-            left = os.statvfs(os.path.dirname(self.path))
-            size = min(SIZE, (left.f_bavail * left.f_frsize + have) // SHARE // SLICE * SLICE)
+            disk = os.statvfs(os.path.dirname(self.path))
+            left = disk.f_bavail * disk.f_frsize
+            plenty = left >= PLENTY
+            share = max(SLICE, os.path.getsize(self._store) // SHARE) if plenty else (left + have) // SHARE
+            size = min(SIZE, share // SLICE * SLICE)
+            self.scarce = not plenty and size < SIZE
             if size <= have:
                 return
             with self._file(os.O_CREAT) as fd:

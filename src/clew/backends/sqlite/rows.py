@@ -12,7 +12,8 @@ from clew.backends.sql.rows import SqlTx
 from clew.errors import Conflict
 
 SQL = queries()
-_HEAD_STATE, _ADD_NODE, _ADVANCE = SQL["head_state"], SQL["add_node"], SQL["advance"]
+_HEAD_STATE, _ADD_NODE, _ADVANCE, _EXTEND = SQL["head_state"], SQL["add_node"], SQL["advance"], SQL["extend"]
+_TAKEN = "a message with this id is already stored"
 _NODES_AT = SQL["nodes_at"].replace("(?)", "%s(?)")  # faster than IN, which sorts its values
 _RUNS_AT, _TREE_STATES, _VERSIONS = (
     SQL[name].removesuffix("= ?") + "IN (%s?)" for name in ("run", "tree_state", "version")
@@ -29,7 +30,7 @@ _KEYS_BESIDE = (
 class SQLiteTx(SqlTx):
     """See `clew.backends.Tx`."""
 
-    __slots__ = ("conn", "epoch", "run_sql")
+    __slots__ = ("_last_append", "conn", "epoch", "run_sql")
     _sql = SQL
 
     def __init__(self, conn: sqlite3.Connection) -> None:
@@ -39,11 +40,19 @@ class SQLiteTx(SqlTx):
         self._run = self.run_sql = conn.cursor().execute
         self.epoch: int | None = None
         """The number of the epoch in which this transaction began, if it was read."""
+        self._last_append = (0, 0, 0)
+        """The ref of the last append, if that was one message; `data_version` and `total_changes` after it."""
 
     def begin(self) -> None:
         """Begins a write transaction."""
         self.epoch = None
         self._run("BEGIN IMMEDIATE")
+
+    def undo(self, savepoint: str = "") -> None:
+        """Rolls back the transaction, if there is one, or to a savepoint."""
+        self._last_append = (0, 0, 0)
+        if self.conn.in_transaction:
+            self.conn.execute(f"ROLLBACK TO {savepoint}" if savepoint else "ROLLBACK")
 
     def current_epoch(self) -> int:
         """The number of the epoch, read once per transaction."""
@@ -133,7 +142,7 @@ class SQLiteTx(SqlTx):
         try:
             self._run(_ADD_NODE, rows[0])
         except sqlite3.IntegrityError:
-            raise Conflict("a message with this id is already stored") from None
+            raise Conflict(_TAKEN) from None
 
     def delete_nodes(self, low: int, high: int) -> int:
         self._run(SQL["raise_floor"])
@@ -155,9 +164,34 @@ class SQLiteTx(SqlTx):
             head, head_id, version, active_at, mac, ref, seen.version, pos, seen.id, seen.mac, seen.ref_key, top, epoch,
             pos >> SEQ_BITS, seen.wrapped_key, pos + 1,
         )  # fmt: skip
-        done = self._run(_ADVANCE, bounds) if rank == seen.rank else self._run(SQL["advance_up"], (rank, *bounds))
+        same = rank == seen.rank
+        done = self._run(_ADVANCE, bounds) if same else self._run(SQL["advance_up"], (rank, *bounds))
         if done.rowcount != 1:
             return False
         if self.epoch is None:
             self.epoch = epoch
+        if same:  # with the node that the caller adds next
+            self._last_append = (ref, self._data_version(), self.conn.total_changes + 1)
         return True
+
+    def extend(self, ref: int, seen: HeadState, move: Move, row: NodeRow) -> bool:
+        # `total_changes` counts what this connection changed; `data_version` changes with the commits of all others.
+        last, version, changes = self._last_append
+        if last != ref or changes != self.conn.total_changes or version != self._data_version():
+            return False
+        head, head_id, number, active_at, _, mac = move
+        values = (head, head_id, number, active_at, mac, ref, seen.version, seen.mac)
+        if self._run(_EXTEND, values).rowcount != 1:
+            return False
+        try:
+            self._run(_ADD_NODE, row)
+        except sqlite3.IntegrityError:
+            raise Conflict(_TAKEN) from None
+        if self.epoch is None:
+            self.epoch = seen.epoch
+        self._last_append = (ref, version, changes + 2)
+        return True
+
+    def _data_version(self) -> int:
+        number: int = self._run("PRAGMA data_version").fetchone()[0]
+        return number

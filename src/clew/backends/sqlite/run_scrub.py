@@ -17,6 +17,9 @@ _PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "scrub.py")
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
+Found = dict[int, tuple[str, list[tuple[int, int]]]]
+"""Pages with stale bytes: see `scrub.py`."""
+
 
 class Scrubbed(NamedTuple):
     """The result of a scrub."""
@@ -33,6 +36,8 @@ class Scrubbed(NamedTuple):
     """Unused pages."""
     wal: int
     """Bytes in the write-ahead log, which is not scanned."""
+    found: Found
+    """Without `write`, the pages with stale bytes."""
 
     @property
     def clean(self) -> bool:
@@ -49,10 +54,15 @@ class _Report(msgspec.Struct):
     wal: int
     errno: int
     error: str | None
+    found: Found = {}
 
 
-def clean(path: str, *, write: bool, keep: Sequence[int] = ()) -> Scrubbed:
+def clean(path: str, *, write: bool, keep: Sequence[int] = (), pages: Found | None = None) -> Scrubbed:
     """Finds the stale bytes of the file, and with `write` zeroes them durably.
+
+    With `pages` does so only in these pages, and durably only after `sync`.
+
+    Without `write` it takes no lock: the caller must prevent checkpoints, or the file may look damaged.
 
     For `write` the caller must have truncated the write-ahead log, and must have no open transaction. The program takes
     SQLite's write lock; readers can continue. It inherits the descriptors `keep`, whose locks last as long as it runs,
@@ -64,13 +74,18 @@ def clean(path: str, *, write: bool, keep: Sequence[int] = ()) -> Scrubbed:
     live rows are untouched. There is no timeout: it waits a few seconds for the lock, and reads each page once.
     """
     path = os.path.abspath(path)
-    report = _run([path, "--write"] if write else [path], keep)
-    if report.error is not None:
-        raise _translate_report(report, path)
-    return Scrubbed(report.pages, report.dirty, report.stale, report.cleared, report.freelist, report.wal)
+    how = [] if not write else ["--write"] if pages is None else ["--clear"]
+    report = _run([path, *how], keep, b"" if pages is None else msgspec.json.encode(pages))
+    return Scrubbed(report.pages, report.dirty, report.stale, report.cleared, report.freelist, report.wal, report.found)
 
 
-def _run(arguments: list[str], keep: Sequence[int]) -> _Report:
+def sync(path: str) -> None:
+    """Waits until everything that was written to the file is on disk. Takes no lock."""
+    _run([os.path.abspath(path), "--sync"])
+
+
+def _run(arguments: list[str], keep: Sequence[int] = (), given: bytes = b"") -> _Report:
+    """The report of the program. Raises its error."""
     with loading:
         import subprocess
 
@@ -80,12 +95,12 @@ def _run(arguments: list[str], keep: Sequence[int]) -> _Report:
     try:
         done = subprocess.run(
             [sys.executable, "-I", "-S", _PROGRAM, *arguments],
-            stdin=subprocess.DEVNULL,
+            input=given,
             capture_output=True,
             check=False,
             pass_fds=keep,
         )
-        return msgspec.json.decode(done.stdout, type=_Report)
+        report = msgspec.json.decode(done.stdout, type=_Report)
     except OSError as error:
         raise Unavailable(
             f"{sys.executable} cannot be run ({error.strerror})", hint="Make the same call again."
@@ -93,6 +108,9 @@ def _run(arguments: list[str], keep: Sequence[int]) -> _Report:
     except msgspec.DecodeError:
         why = f"the process exited with {done.returncode}"
         raise Unavailable(f"scanning {path} failed: {why}", hint="Make the same call again.") from None
+    if report.error is not None:
+        raise _translate_report(report, path)
+    return report
 
 
 def _translate_report(report: _Report, path: str) -> ClewError:

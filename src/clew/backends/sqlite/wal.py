@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
+from contextlib import suppress
 from struct import Struct
 from typing import BinaryIO, NamedTuple
 
@@ -55,6 +56,19 @@ def check_wal(conn: sqlite3.Connection, store: str) -> Iterator[Problem]:
             yield Problem("wal", path, f"{what} damaged, and {after}")
             return
         seen = broken
+
+
+def pages_in_log(store: str) -> set[int]:
+    """The numbers of the pages in the log, also of commits that SQLite ignores."""
+    found: set[int] = set()
+    with suppress(FileNotFoundError), open(f"{store}-wal", "rb") as file:
+        header = file.read(_HEADER.size)
+        if len(header) == _HEADER.size:
+            length = _FRAME.size + _HEADER.unpack(header)[2]
+            while len(frame := file.read(_FRAME.size)) == _FRAME.size:
+                found.add(_FRAME.unpack(frame)[0])
+                file.seek(length - _FRAME.size, os.SEEK_CUR)
+    return found
 
 
 def _read_log(path: str, size: int) -> Break | None:

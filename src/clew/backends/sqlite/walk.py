@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+from collections.abc import Iterable
 from struct import Struct
 from struct import error as struct_error
 
@@ -10,18 +11,13 @@ MAGIC = b"SQLite format 3\0"
 LOCK_BYTE = 0x40000000
 """SQLite uses the page at this offset for locks only."""
 
-TABLE, INDEX = 5, 2
-LEAF = 8
-"""Set in the type of leaf pages."""
+TABLE, INDEX, LEAF = 5, 2, 8
+"""Types of pages; LEAF is set in the type of leaf pages."""
 ROOT, FREE, OVERFLOW_HEAD, OVERFLOW, CHILD = 1, 2, 3, 4, 5
 """The page types of the pointer map."""
 
 ZEROS = bytes(65536)
-HEADER = Struct(">BHHHB")
-BLOCK = Struct(">HH")
-NUMBER = Struct(">I")
-TRUNK = Struct(">II")
-LINK = Struct(">BI")
+HEADER, BLOCK, NUMBER, TRUNK, LINK = map(Struct, (">BHHHB", ">HH", ">I", ">II", ">BI"))
 
 
 class Refused(Exception):
@@ -60,6 +56,45 @@ class Walk:
             raise Refused(f"page {lost} is not in use and not free")
         if self.usable < self.size:
             self._reserved()
+
+    def visit(self, numbers: Iterable[int]) -> None:
+        """Checks only these pages, each by its type in the pointer map, and the list of free pages."""
+        if not self._largest_root:
+            self.run()  # without a pointer map, only a walk over everything shows the type of a page
+            return
+        self._free_pages()
+        wanted = {one for one in numbers if 0 < one <= self.pages and one != self._lock_page and not self._taken[one]}
+        maps = set(filter(self.is_map, wanted))
+        for number in maps:
+            self._pointer_map(number, compare=False)
+        for number in self._owners(wanted - maps):
+            self._tree_page(number, [])
+
+    def _owners(self, numbers: set[int]) -> set[int]:
+        """The pages of b-trees among these pages, and those whose rows continue on the other pages."""
+        owners, seen = set(), set()
+        for number in numbers:
+            while number not in seen:
+                seen.add(number)
+                at = self._map_of(number)
+                link, above = LINK.unpack_from(self._page(at), 5 * (number - at - 1)) if number > 1 else (ROOT, 0)
+                if link in (ROOT, CHILD):
+                    owners.add(number)
+                elif link in (OVERFLOW_HEAD, OVERFLOW) and 0 < above <= self.pages:
+                    number = above  # noqa: PLW2901
+                else:
+                    raise Refused(f"page {number} has a wrong type in the pointer map")
+        return owners
+
+    def is_map(self, number: int) -> bool:
+        """True for a page of the pointer map. How much of it is in use depends on the size of the file."""
+        return bool(self._largest_root) and number == self._map_of(number)
+
+    def _map_of(self, number: int) -> int:
+        """The page of the pointer map with the entry of a page. A page of the map itself has none."""
+        span = self.usable // 5 + 1
+        at = (number - 2) // span * span + 2
+        return at + (at == self._lock_page)
 
     def _read_header(self) -> None:
         head = self.data[:100]
@@ -130,14 +165,12 @@ class Walk:
 
     def _tree_page(self, number: int, below: list[int]) -> int:
         """Checks every byte of a page; adds its child pages to `below`. Returns its type."""
-        page = self._page(number)
-        start = 100 if number == 1 else 0
+        page, start = self._page(number), 100 if number == 1 else 0
         kind, block, count, top, loose = HEADER.unpack_from(page, start)
         if kind & ~LEAF not in (TABLE, INDEX):
             raise Refused(f"page {number} is not a b-tree page")
         array = start + (8 if kind & LEAF else 12)
-        gap = array + 2 * count
-        top = top or 65536
+        gap, top = array + 2 * count, top or 65536
         if not gap <= top <= self.usable:
             raise Refused(f"page {number} has cells outside the page")
         pointers = self._pointers.get(count) or self._pointers.setdefault(count, Struct(f">{count}H"))
@@ -269,8 +302,7 @@ class Walk:
         """The root pages in the schema, which is the table with these leaves."""
         roots = []
         for number in leaves:
-            page = self._page(number)
-            start = 100 if number == 1 else 0
+            page, start = self._page(number), 100 if number == 1 else 0
             count = HEADER.unpack_from(page, start)[2]
             for cell in Struct(f">{count}H").unpack_from(page, start + 8):
                 length, at = _varint(page, cell)
@@ -312,13 +344,13 @@ class Walk:
         if self.freelist != self._free_count:
             raise Refused("the number of free pages differs from the header")
 
-    def _pointer_map(self, number: int) -> None:
-        """Compares a page of the pointer map with the pages that were found."""
+    def _pointer_map(self, number: int, *, compare: bool = True) -> None:
+        """Checks the end of a page of the pointer map, and compares the rest with the pages that were found."""
         page = self._page(number)
         first = number + 1
         last = min(self.pages, number - (number - 2) % (self.usable // 5 + 1) + self.usable // 5)
         expected = self._links[5 * first : 5 * (last + 1)]
-        if not page.startswith(expected):
+        if compare and not page.startswith(expected):
             raise Refused(f"page {number}, of the pointer map, is wrong")
         self._unused(number, page, len(expected), self.usable)
 

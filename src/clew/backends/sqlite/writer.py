@@ -10,17 +10,16 @@ from contextlib import contextmanager, nullcontext, suppress
 
 from clew.backends import EpochChanged, Job
 from clew.backends.process import forks
-from clew.backends.sqlite.connection import ANY, NO_FILE, ODD, is_full, translate
+from clew.backends.sqlite.connection import ANY, NO_FILE, ODD, translate
 from clew.backends.sqlite.identity import OpenFiles
-from clew.backends.sqlite.reserve import PAGE, SIZE, Reserve
+from clew.backends.sqlite.reserve import PAGE, Reserve
 from clew.backends.sqlite.rows import SQLiteTx
 from clew.backends.sqlite.schema import check_schema
 from clew.backends.sqlite.write_queue import Turnstile
-from clew.base.loading import loading
 from clew.errors import ClewError, Closed, Unavailable
 
-FEW = 200
-"""Pages to free in one step on a full disk."""
+RESERVE_EVERY = 1.0
+"""Seconds after which a write checks again how much space to reserve: the store grows, and the disk fills up."""
 RECHECK = 0.001
 """Seconds after which a write checks the files before it begins, and not only after the commit."""
 
@@ -45,23 +44,25 @@ class Writer:
         """The files of the store; None in memory, and until it is open."""
         self._checked_at = 0.0
         """When the files were last checked."""
+        self._reserved_at = 0.0
+        """When the reserved space was last checked."""
         self.on_commit: Callable[[], object] = lambda: None
         """Called after every commit."""
         self.suspect = False
         """True after a failed commit, whose outcome is not known yet."""
         self._began = 0
         """The value of `epoch` when the transaction began. Its work was prepared for that epoch."""
-        self._low_space = False
-        """True while the disk is full: see `make_room`."""
+        self.low_space = False
+        """True while the disk is full: see `Cleaner.make_room`."""
         self._closed = False
         self._forks_at_open = forks()
-        self._connect = connect
-        self._timeout = timeout
+        self.connect = connect
+        self.timeout = timeout
 
     def hurry(self, timeout: float) -> None:
         """Shortens the time to wait for other processes."""
-        self._timeout = timeout
-        self._drop()  # the connection has the old timeout
+        self.timeout = timeout
+        self.drop()  # the connection has the old timeout
 
     def close(self) -> None:
         """Idempotent. Threads that wait to write get Closed."""
@@ -77,7 +78,7 @@ class Writer:
         if self._closed:
             raise Closed("the store is closed")
         if self.alone is None:
-            self.turnstile.acquire(self._timeout)
+            self.turnstile.acquire(self.timeout)
         else:
             self.alone.acquire()
         try:
@@ -87,9 +88,11 @@ class Writer:
                 tx = self._reconnect()
             elif time.monotonic() - self._checked_at > RECHECK:
                 self._check_files()
+                if self.alone is None and self._checked_at - self._reserved_at > RESERVE_EVERY:
+                    self.reserve_space(tx)
             self._began = self.epoch
             if tx.conn.in_transaction:  # an interrupt prevented its end
-                tx.conn.execute("ROLLBACK")
+                tx.undo()
             tx.begin()
         except BaseException:
             self.undo(self.tx)
@@ -133,8 +136,8 @@ class Writer:
         if self._forks_at_open != forks():
             return
         try:
-            if tx is not None and tx.conn.in_transaction:
-                tx.conn.execute("ROLLBACK")
+            if tx is not None:
+                tx.undo()
         finally:
             self._end()
 
@@ -146,76 +149,24 @@ class Writer:
 
     def reserve_space(self, tx: SQLiteTx) -> None:
         """Reserves disk space, and keeps the log short enough to be checkpointed within that space."""
+        self._reserved_at = time.monotonic()
         self.reserve.keep()
-        if 0 < self.reserve.size < SIZE:
+        if self.reserve.scarce and self.reserve.size:
             tx.conn.execute(f"PRAGMA wal_autocheckpoint = {max(16, self.reserve.size // (2 * PAGE))}")
 
-    def clean(self) -> tuple[str, ...]:
-        """Removes everything but live rows from the file and the write-ahead log. Returns what could not be cleaned."""
-        self.turnstile.acquire(self._timeout)
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Holds the lock, for work on the files. Outside of transactions."""
+        self.turnstile.acquire(self.timeout)
         try:
             self._check_files()
-            try:
-                left = self._clean()
-            except sqlite3.Error as error:
-                if not (is_full(error) and self.reserve.give()):
-                    raise
-                left = self._clean()
-            if not left:
-                self._low_space = False
-                self.reserve.keep()
-            return left
+            yield
         finally:
             self.turnstile.release()
 
-    def make_room(self) -> None:
-        """Frees as much space as possible. Until `clean`, deleted data is not overwritten, because that needs space."""
-        self.turnstile.acquire(self._timeout)
-        try:
-            self._low_space = True
-            self.reserve.give()
-            with suppress(ClewError, sqlite3.Error):  # the space may be enough without it
-                self._clean()
-            self._drop()
-        finally:
-            self.turnstile.release()
-
-    def _clean(self) -> tuple[str, ...]:
-        with loading:
-            from clew.backends.sqlite.run_scrub import clean as scrub
-
-        tx = self._reconnect() if self.tx is None or self.suspect else self.tx
-        if not self._empty_log(tx):
-            return ("wal",)
-        self._shrink(tx)
-        if not self._empty_log(tx):
-            return ("wal",)
-        self._drop()  # its cached pages would write deleted data back
-        scrub(self.path, write=True, keep=self.turnstile.descriptors)
-        return ()
-
-    def _shrink(self, tx: SQLiteTx) -> None:
-        """Returns free pages to the file system. On a full disk a few at a time, because moving pages needs space."""
-        free = tx.conn.execute("PRAGMA freelist_count").fetchone()[0]
-        try:
-            tx.conn.executescript("PRAGMA incremental_vacuum")  # `execute` would stop after one page
-        except sqlite3.OperationalError:
-            with suppress(sqlite3.OperationalError):  # the free pages then stay in the file, zeroed
-                while self._empty_log(tx) and free:
-                    tx.conn.executescript(f"PRAGMA incremental_vacuum({FEW})")
-                    free = min(free - 1, tx.conn.execute("PRAGMA freelist_count").fetchone()[0])
-
-    def _empty_log(self, tx: SQLiteTx) -> bool:
-        """Truncates the log. False if a reader prevents it."""
-        tx.conn.execute("PRAGMA busy_timeout = 20")
-        try:
-            for pause in (0.0, 0.01, 0.03, 0.06):  # each attempt blocks other writers, so it must be short
-                time.sleep(pause)
-                if not tx.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
-                    return True
-            return False
-        finally:
-            tx.conn.execute(f"PRAGMA busy_timeout = {int(self._timeout * 1000)}")
+    def connection(self) -> SQLiteTx:
+        """The write connection, opened if necessary. The caller holds the lock."""
+        return self._reconnect() if self.tx is None or self.suspect else self.tx
 
     def savepoint(self, tx: SQLiteTx, job: Job) -> None:
         """Runs a job in a savepoint, so that its failure stores nothing and does not affect other jobs."""
@@ -226,7 +177,7 @@ class Writer:
         except BaseException as error:
             if not tx.conn.in_transaction:
                 raise  # SQLite has rolled back everything: disk full, I/O error
-            tx.run_sql("ROLLBACK TO job")
+            tx.undo("job")
             if not isinstance(error, Exception):
                 raise
             job.error = translate(error, self.path) if isinstance(error, ANY) else error
@@ -241,7 +192,7 @@ class Writer:
             yield
         except BaseException:
             if tx.conn.in_transaction and self._forks_at_open == forks():
-                tx.conn.execute("ROLLBACK TO nested")
+                tx.undo("nested")
                 tx.conn.execute("RELEASE nested")
             raise
         self.ensure_open(tx)
@@ -266,15 +217,15 @@ class Writer:
         file and syncs them, so data that is read after it is durable.
         """
         if self.alone is None:
-            self._drop()
+            self.drop()
         if self.tx is None:
-            self.tx = SQLiteTx(self._connect())
-            if self._low_space:
+            self.tx = SQLiteTx(self.connect())
+            if self.low_space:
                 self.tx.conn.execute("PRAGMA secure_delete = OFF")
             elif self.alone is None:
                 self.reserve_space(self.tx)
             if self.store_id and self.tx.header("store_id") != self.store_id:
-                self._drop()
+                self.drop()
                 raise Unavailable(f"{self.path} was replaced by another store", hint="Open it again.")
             if self.alone is None:
                 check_schema(self.tx.conn, self.path)
@@ -294,7 +245,7 @@ class Writer:
             raise self.files.error()
         self._checked_at = time.monotonic()
 
-    def _drop(self) -> None:
+    def drop(self) -> None:
         """Closes the connection, if there is one."""
         tx, self.tx = self.tx, None  # first, so that an interrupt cannot leave a closed connection in `tx`
         if tx is not None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import clew
 from clew.errors import Invalid
 from clew.sources.claude_code import ClaudeCode
-from clew.sources.history import ImportHistory
+from clew.sources.history import ImportHistory, state
 from clew.sources.importer import import_item, skip_text
 from clew.sources.items import Item
 
@@ -28,18 +28,24 @@ class TranscriptImport:
         self._history = ImportHistory(store)
         self._source = ClaudeCode()
 
-    def take(self, path: str) -> None:
-        """Imports what is new in a log; nothing if there is none. Invalid if nothing of it can be imported."""
+    def take(self, path: str) -> list[str]:
+        """Imports what is new in a log; nothing if there is none. Invalid if nothing of it can be imported.
+
+        Returns the lines that were skipped, with the reasons; each is named once.
+        """
         try:
             status = os.stat(path)
         except OSError:  # no message yet
-            return
+            return []
         item = Item(os.path.abspath(path), status.st_size, status.st_mtime_ns)
-        if self._history.is_unchanged(item):
-            return
+        before = self._history.find(item)
+        if before is not None and before.state == state(item):
+            return []
         done = import_item(self._store, self._source, item, history=self._history)
         if done.skipped and not done.conversations and not done.trashed:
             raise Invalid(skip_text(done.skipped[0]))
+        named = () if before is None else before.skipped
+        return [why for why in map(skip_text, done.skipped) if why not in named]
 
 
 def subagent_logs(path: str) -> Iterator[str]:

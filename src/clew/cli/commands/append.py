@@ -65,9 +65,9 @@ _decode = msgspec.json.Decoder(InputLine).decode
         '  {"role": "user", "text": "…"}              the role is optional\n'
         '  {"role": "user", "content": "…"}           the same\n'
         '  {"role": "assistant", "blocks": [{"type": "text", "text": "…"}, …]}\n'
-        '  {"provider": "anthropic", "raw": "{…}"}    the provider\'s JSON as a string, stored unchanged\n'
-        'Optional fields: "id" (a UUID; a line sent twice is stored once), "created_at" (ISO 8601 with\n'
-        'time zone), "model", "usage", "label", "extra".',
+        '  {"provider": "anthropic", "raw": "{…}"}    the provider\'s JSON, as a string\n'
+        'Optional fields: "id" (a UUID; a line sent twice is stored once),\n'
+        '"created_at" (ISO 8601 with time zone), "model", "usage", "label", "extra".',
     ),
 )
 @click.argument("session", required=False, metavar="[CONVERSATION]")

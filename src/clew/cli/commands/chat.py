@@ -62,11 +62,13 @@ attach_option = click.option(
         'clew chat "Why does the build fail?" < build.log',
         'clew chat -n -m sonnet -a chart.png "What does this show?"',
         "clew chat -c k3m9qa",
-        more="MODEL is PROVIDER/MODEL, the name of a model, or an alias: sonnet, opus, haiku, gpt, mini,\n"
-        "flash, pro, offline. Without -m, a conversation continues with its last model. A new one uses\n"
-        "CLEW_MODEL, CLEW_PROVIDER, or the first provider with an API key in ANTHROPIC_API_KEY,\n"
-        "OPENAI_API_KEY or GEMINI_API_KEY. CLEW_BASE_URL sets the address of your own server. Without any\n"
-        "of these, clew uses `offline`, which echoes your input; it never answers for a real model.",
+        more="MODEL is PROVIDER/MODEL, the name of a model, or an alias: sonnet, opus,\n"
+        "haiku, gpt, mini, flash, pro, offline. Without -m, a conversation continues\n"
+        "with its last model. A new one uses CLEW_MODEL, CLEW_PROVIDER, or the first\n"
+        "provider with an API key in ANTHROPIC_API_KEY, OPENAI_API_KEY or\n"
+        "GEMINI_API_KEY. CLEW_BASE_URL sets the address of your own server. Without\n"
+        "any of these, clew uses `offline`, which echoes your input; it never answers\n"
+        "for a real model.",
     ),
 )
 @click.argument("prompt", nargs=-1)
@@ -172,8 +174,9 @@ def _start_chat(
     choice = models.choose(start.model, session)
     models.refuse_offline(choice, session)
     if choice.provider == OFFLINE and start.model is None and not models.is_configured():
-        note(f"Using `offline`, which echoes your input. {models.HOW}")
-        for line in missing_sdks():
+        missing = list(missing_sdks())
+        note(f"Using `offline`, which echoes your input.{'' if missing else f' {models.HOW}'}")
+        for line in missing:
             note(line)
         if (local := local_model()) is not None:
             note(f"The program claude is installed and needs no API key: {local}")

@@ -32,10 +32,10 @@ _SECRETS = tuple(name for name in VARIABLES if name in ("CLEW_KEY", "CLEW_PASSPH
         "clew config set model sonnet",
         "clew config set --project db chats.db",
         more=f"Settings:\n{_NAMES}\n\n\b\n"
-        "Order of precedence: a flag, the variable CLEW_NAME, the project file, your config.toml, the\n"
-        "default. The project file is the nearest .clew.toml in the current directory or above it.\n"
-        "Secrets are read from the environment, the keyring or a key file; never from a flag or from a\n"
-        "settings file.",
+        "Order of precedence: a flag, the variable CLEW_NAME, the project file, your\n"
+        "config.toml, the default. The project file is the nearest .clew.toml in the\n"
+        "current directory or above it. Secrets are read from the environment, the\n"
+        "keyring or a key file; never from a flag or from a settings file.",
     ),
 )
 def config() -> None:

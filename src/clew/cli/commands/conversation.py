@@ -26,7 +26,7 @@ ALIASES = {"ls": "list", "show": "print", "view": "print", "rm": "delete", "remo
         "clew conversation list",
         "clew convo show 7dq2xe",
         "clew conv rm --cascade 7dq2xe",
-        more="Other names: convo, conv. Commands: list (ls), print (show, view), delete (rm, remove).",
+        more="Other names: convo, conv.\nCommands: list (ls), print (show, view), delete (rm, remove).",
     ),
 )
 def conversation() -> None:

@@ -21,7 +21,10 @@ from clew.providers import registry
     ),
 )
 @click.argument("snapshot_id", metavar="ID")
-@click.option("--to", required=True, type=click.Choice(registry.names()), help="Provider of the new snapshot.")
+@click.option(
+    "--to", required=True, type=click.Choice(registry.names()), metavar="PROVIDER",
+    help=f"Provider of the new snapshot: {', '.join(registry.names())}.",
+)  # fmt: skip
 @click.option("--model", default="", help="Model of the new snapshot.")
 @click.option("--drop-thinking", is_flag=True, help="Drop reasoning.  [default: convert it to text]")
 @dry_run_option

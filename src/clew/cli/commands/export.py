@@ -21,6 +21,7 @@ from clew.cli.output.text import is_terminal, many, out, warn
 from clew.cli.output.times import since_option
 from clew.cli.setup.find import find_session
 from clew.cli.setup.open_store import open_for_reading, store_option
+from clew.exports.to_cpeconvo import cpeconvo
 from clew.exports.to_files import FORMS, Exported, Form, exportable, parts, write
 from clew.exports.to_jsonl import jsonl
 
@@ -33,13 +34,15 @@ Detail = Literal["prompts", "conversation", "full"]
         "clew export k3m9qa --as markdown -o notes.md",
         "clew export --as html --since 30d -o pages/",
         "clew export k3m9qa --as native > session.jsonl",
+        "clew export k3m9qa --as cpeconvo -o .cpeconvo",
         "clew import chats.jsonl   # reads a JSONL export back, ids included",
     ),
 )
 @click.argument("what", nargs=-1, metavar="[ID]...")
 @click.option(
     "--as", "kind", type=click.Choice(list(FORMS)), default="jsonl", show_default=True,
-    help="jsonl: without loss, for clew. native: as the tool wrote it that the conversation was imported from.",
+    help="jsonl: without loss, for clew. native: as the tool wrote it that the conversation was imported from."
+    " cpeconvo: a new file for CPE.",
 )  # fmt: skip
 @click.option("--output", "-o", metavar="PATH", help="The file, or the folder for several; default: standard output.")
 @click.option(
@@ -104,6 +107,10 @@ def _print(store: clew.Store, chosen: list[clew.Session] | None, kind: Form, det
     pieces: Iterable[bytes]
     if kind == "jsonl":
         pieces = jsonl(store, chosen, damaged=damaged, refused=refused)
+    elif kind == "cpeconvo":
+        if is_terminal(sys.stdout):
+            raise click.UsageError("a cpeconvo file is not text; name it with --output")
+        pieces = cpeconvo(store, chosen, damaged=damaged)
     elif chosen is not None and len(chosen) == 1:
         pieces = parts(store, chosen[0], kind, detail)
     else:

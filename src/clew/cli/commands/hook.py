@@ -35,6 +35,8 @@ LONGEST_PATH = 4096
 """Longest path; no system opens a longer one."""
 PATIENCE = 10.0
 """Seconds to wait for other writers if there is no time limit."""
+MOST_NAMED = 20
+"""Skipped lines of a transcript that are named."""
 PATHS = ("cwd", "transcript_path", "agent_transcript_path")
 EDITS = {"Edit": "file_path", "Write": "file_path", "MultiEdit": "file_path", "NotebookEdit": "notebook_path"}
 """Tools that change one file, each with the name of its path argument."""
@@ -216,8 +218,8 @@ class HookEvent:
         paths = [own, *subagent_logs(own)] if own else []
         for path in dict.fromkeys([*paths, self._text("agent_transcript_path")]):
             try:
-                if path:
-                    importing.take(path)
+                for why in importing.take(path)[:MOST_NAMED] if path else ():
+                    warn(f"clew: skipped {plain(path)}: {plain(why)}")
             except OutOfTime:
                 warn(f"clew: {plain(path)}: the rest is left for the next call, or for 'clew import'")
                 raise

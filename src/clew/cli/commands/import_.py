@@ -45,9 +45,10 @@ class _Asked(NamedTuple):
         "clew import --watch",
         "clew import --undo k3m9qa",
         "clew import .cpeconvo",
-        more="A folder of an agent runtime contains {project}/sessions/{id}/ with metadata.json, messages.jsonl\n"
-        "and transcript.jsonl, and {project}/memory/summary.md; it can be any level of this structure.\n"
-        "To read a .cpeconvo file of CPE without importing it, use 'clew --db .cpeconvo ls'.",
+        more="A folder of an agent runtime contains {project}/sessions/{id}/ with\n"
+        "metadata.json, messages.jsonl and transcript.jsonl, and\n"
+        "{project}/memory/summary.md; it can be any level of this structure. To read\n"
+        "a .cpeconvo file of CPE without importing it, use 'clew --db .cpeconvo ls'.",
     ),
 )
 @click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path())
@@ -150,7 +151,8 @@ def _import_sources(chosen: list[Source], asked: _Asked) -> int:
             found += _find(store, places(source, home), asked._replace(only=source))
         if not found:
             raise clew.NotFound("history", "on this machine", hint="Name a file or a folder.")
-        names = [source.title for source in chosen]
+        used = {one.source.name for one in found if one.source is not None}
+        names = [source.title for source in chosen if source.name in used]
         return import_files(store, found, names, asked.form, dry_run=asked.dry_run, again=asked.again)
 
 

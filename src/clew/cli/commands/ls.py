@@ -18,11 +18,14 @@ from clew.cli.options import examples
 from clew.cli.output.json import Form, home_short, json_options, out_lines, session_json
 from clew.cli.output.text import clip, colourful, columns, note, out_json, out_jsonl, pad, style, warn, width
 from clew.cli.output.times import ago
+from clew.cli.setup.find import CPE_FILE
 from clew.cli.setup.open_store import open_for_reading, store_option
 from clew.cli.setup.scope import Scope, scope_options
 from clew.store.origin import origin_of
 from clew.store.summaries import Brief, briefs
 
+FIRST = 10
+"""Messages that are read to name a conversation without a title."""
 SCAN = 200
 """Sessions read at once if some of them are left out."""
 
@@ -92,6 +95,7 @@ def ls(
             out_lines(_table(rows))
             if not rows:
                 warn(_empty_notice(wanted))
+            _mention_cpe(store)
         if form != "json" and rest[0] is not None:
             if form == "text":
                 note("There are more. Use --all or a larger --limit.")
@@ -100,6 +104,23 @@ def ls(
     for id in damaged:
         warn(f"clew: conversation {id} is damaged")
     ctx.exit(DAMAGED if damaged else 0)
+
+
+def _mention_cpe(store: clew.Store) -> None:
+    """Says that there is a file of CPE in this directory, unless it is the store, or all of it is imported."""
+    if not os.path.isfile(CPE_FILE):
+        return
+    from clew.agents.cpe.reader import NOTE, roots
+
+    found = roots(CPE_FILE)
+    here = os.getcwd()
+    for subagents in (False, True):
+        for session in store.sessions.list(cwd=here, limit=500, subagents=subagents).all():
+            found.discard(str(session.extra.get(NOTE)))
+    if found:
+        count = f"{len(found):,} conversation{'' if len(found) == 1 else 's'}"
+        note(f"{CPE_FILE} here has {count} of CPE that {'is' if len(found) == 1 else 'are'} not in clew.")
+        note(f"Import: clew import {CPE_FILE}   Read: clew --db {CPE_FILE} ls")
 
 
 def _empty_notice(wanted: Filter) -> str:
@@ -183,15 +204,25 @@ def _row(
 ) -> Row:
     try:
         when = ago(session.trashed_at or session.updated_at, now)
-        first = session.title or next((node.text[:200] for node in session.iter()), "")
-        messages, cwd = str(brief.counters.messages), home_short(session.cwd or "", home)
-        tool, fork = origin_of(session).tool, "⑂ " * (session.forked_from is not None)
+        data = session.data
+        first = data.title or _first_words(session)
+        messages, cwd = str(brief.counters.messages), home_short(data.cwd or "", home)
+        tool = origin_of(session).tool if data.extra else ""
+        fork = "" if data.forked_from is None else "⑂ "
         if session.is_subagent:
             first, cwd = _subagent(session), _owner(store, session)
     except clew.Corrupted:
         damaged.append(session.id)
         return Row(session.handle, "?", "?", "damaged", "", False)
-    return Row(brief.handle, when, messages, fork + plain(first), plain(cwd), bool(session.title), plain(tool))
+    return Row(brief.handle, when, messages, fork + plain(first), plain(cwd), bool(data.title), plain(tool))
+
+
+def _first_words(session: clew.Session) -> str:
+    """The first words that a person typed; tools put instructions and tags before them."""
+    nodes = list(islice(session.iter(), FIRST))
+    asked = [node.text for node in nodes if node.role == "user" and node.text.strip()]
+    typed = [text for text in asked if not text.lstrip().startswith("<")]
+    return next(iter((*typed, *asked, *(node.text for node in nodes))), "")[:200]
 
 
 def _subagent(session: clew.Session) -> str:

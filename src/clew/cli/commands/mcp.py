@@ -27,8 +27,8 @@ SHORTEST = 16
         "clew mcp                     # started by an MCP client",
         "clew mcp --allow-write",
         "clew mcp --http 8765",
-        more="Over HTTP, each request needs the header 'Authorization: Bearer TOKEN'. Set the token in\n"
-        f"{TOKEN}; otherwise clew generates one and prints it to stderr.",
+        more="Over HTTP, each request needs the header 'Authorization: Bearer TOKEN'. Set\n"
+        f"the token in {TOKEN}; otherwise clew generates one and prints\nit to stderr.",
     ),
 )
 @click.option(

@@ -16,15 +16,14 @@ from clew.base.visible import plain
 from clew.cli.exits import FAILED, PARTIAL, say
 from clew.cli.options import dry_run_option, examples, yes_option
 from clew.cli.output.json import Form, iso, json_options, out_lines, out_value, out_values
-from clew.cli.output.text import clip, dim, many, style, warn, wrap
+from clew.cli.output.text import dim, many, style, warn, wrap
 from clew.cli.output.times import local, parse_since
 from clew.cli.setup.ask import can_ask, confirm
-from clew.cli.setup.find import find_session
+from clew.cli.setup.find import describe_session, find_session
 from clew.cli.setup.open_store import open_existing, open_for_reading, store_option
 from clew.engine.mirrors import PENDING
 from clew.engine.receipts import Reason, Receipt
 from clew.store.parts import Parts
-from clew.store.session import Session
 
 _LEFT = {
     "wal": "traces in the write-ahead log, which another program has open",
@@ -112,7 +111,7 @@ def purge(
         going: list[str] = []
         if names is not None or not yes:
             would = run(dry_run=True)
-            going = [_describe(store, one) for one in would.sessions[:NAMED]]
+            going = [describe_session(store, one) for one in would.sessions[:NAMED]]
             if would.sessions and not dry_run and not yes and not _confirm(would, going):
                 ctx.exit(say("nothing was purged", "", FAILED))
         try:
@@ -129,17 +128,6 @@ def purge(
         for failure in receipt.failures:
             say(failure.error, "", FAILED)
     ctx.exit(_code(receipt))
-
-
-def _describe(store: clew.Store, id: str) -> str:
-    """The handle and title of a conversation that is to be purged."""
-    table = Parts.of(store).table
-    try:
-        row = table.find_anywhere(id)
-        handle, title = Session(Parts.of(store), row).handle, table.data(row).title
-    except clew.ClewError:  # damaged: it can be purged all the same
-        return id
-    return f"{handle} ({plain(clip(title, 60))})" if title else f"{handle} (untitled)"
 
 
 def _confirm(would: Receipt, going: list[str]) -> bool:
@@ -285,7 +273,10 @@ def _table(found: Iterable[Receipt]) -> Iterator[str]:
 
 
 def _counts(receipt: Receipt) -> str:
-    parts = [many(len(receipt.sessions), "conversation"), many(receipt.messages, "message")]
+    if receipt.redacted:
+        parts = [f"old version of {many(receipt.messages, 'message')}", many(len(receipt.redacted), "conversation")]
+    else:
+        parts = [many(len(receipt.sessions), "conversation"), many(receipt.messages, "message")]
     if receipt.blobs:
         parts.append(many(receipt.blobs, "attachment"))
     if receipt.outside:

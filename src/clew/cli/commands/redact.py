@@ -8,23 +8,31 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clew.base.visible import plain
-from clew.cli.exits import DAMAGED, FAILED
-from clew.cli.options import dry_run_option, examples
+from clew.cli.exits import DAMAGED, FAILED, PARTIAL, say
+from clew.cli.options import dry_run_option, examples, yes_option
 from clew.cli.output.json import Form, json_options, out_lines, out_value
 from clew.cli.output.progress import ProgressLine
-from clew.cli.output.text import bold, dim, list_counts, many, note, out, out_json, out_jsonl, pad, style, warn
+from clew.cli.output.text import bold, dim, list_counts, many, note, out_json, out_jsonl, pad, style, warn
+from clew.cli.setup.ask import can_ask, confirm
+from clew.cli.setup.find import describe_session, find_message
 from clew.cli.setup.open_store import open_existing, open_for_reading, store_option
 from clew.cli.setup.redaction_rules import also_option, rules
 
 if TYPE_CHECKING:
     from clew import Store
     from clew.redaction import Rules
+    from clew.store.redact_message import RedactedMessage
     from clew.store.scan import Scan, Spot
+
+
+NAMED = 10
+"""Conversations that are named before and after a redaction."""
 
 
 @click.command(
     epilog=examples(
         "clew redact",
+        "clew redact --apply 7dq2xe --dry-run",
         "clew redact --apply 7dq2xe",
         "clew redact --also email --json | jq .counts",
         "clew append --redact < messages.jsonl      # removes secrets before storing",
@@ -33,25 +41,30 @@ if TYPE_CHECKING:
 @click.option("--scan", is_flag=True, expose_value=False, help="Scan the store; change nothing. This is the default.")
 @click.option("--apply", "message", metavar="MESSAGE", help="Remove the secrets that are found in this message.")
 @dry_run_option
+@yes_option
 @also_option
 @json_options
 @store_option
 @click.pass_context
-def redact(ctx: click.Context, message: str | None, dry_run: bool, also: tuple[str, ...], form: Form) -> None:
+def redact(
+    ctx: click.Context, message: str | None, dry_run: bool, yes: bool, also: tuple[str, ...], form: Form
+) -> None:
     """Scan the store for secrets, and list their number, kind and location. Never prints the values.
 
-    Exit code 1 if secrets were found; 7 if none were found but something could not be read. To remove a secret, purge
-    its conversation, or name the message with --apply: a version without the secret takes its place, the messages
-    after it are stored again with new IDs, and the old ones are purged. Attachments, logs and saved files are not
-    changed, and importing the same history again brings the old message back.
+    Exit code 1 if secrets were found; 7 if none were found but something could not be read.
+
+    To remove a secret, purge its conversation, or name the message with --apply: a version without the secret takes
+    its place in every conversation that has the message, with the same ID, and the old one is purged. Titles and
+    imported records that repeat the secret are redacted, too. On a terminal it shows what will change, and asks. It
+    cannot be undone. Attachments and saved working files are not changed. Importing the same history again does not
+    bring the secret back.
 
     To avoid storing secrets, use 'clew append --redact' or the setting 'redact'.
     """
     from clew.store.scan import scan as scan_store
 
     if message is not None:
-        _apply(message, dry_run, rules(also), form)
-        return
+        ctx.exit(_apply(message, rules(also), form, dry_run=dry_run, yes=yes))
     with open_for_reading() as store, ProgressLine("scanning") as progress:
         found = scan_store(store, rules(also), progress=progress)
         if form == "text":
@@ -67,30 +80,59 @@ def redact(ctx: click.Context, message: str | None, dry_run: bool, also: tuple[s
     ctx.exit(FAILED if found.spots else DAMAGED if found.unreadable else 0)
 
 
-def _apply(typed: str, dry_run: bool, found_by: Rules, form: Form) -> None:
-    """Removes secrets from one message, and prints what was done."""
+def _apply(typed: str, found_by: Rules, form: Form, *, dry_run: bool, yes: bool) -> int:
+    """Removes secrets from one message, and prints what was done; returns the exit code."""
     from clew.store.redact_message import redact_message
 
     with open_existing() as store:
-        node = store.nodes.get(typed)[0]
-        before = node.handle
-        done = redact_message(store, node, found_by, dry_run=dry_run)
-        handle = None if done.new is None else store.nodes.get(done.new)[0].handle
-    counts = {one.rule: one.count for one in done.findings}
-    receipt = None if done.receipt is None else done.receipt.id
-    if form != "text":
-        row = {"old": done.old, "new": done.new, "counts": counts, "sessions": done.sessions, "copied": done.copied}
-        out_value({**row, "receipt": receipt}, form)
-        return
-    what = ", ".join(f"{rule} {count:,}" for rule, count in counts.items())
-    if not counts:
-        note(f"Nothing found in message {before}. Nothing was changed.")
-    elif dry_run:
-        out(f"would remove {what} from message {before}, and store {many(done.copied, 'later message')} again")
-    else:
-        later = f"; {many(done.copied, 'later message')} stored again" if done.copied else ""
-        out(f"removed {what}; message {before} is now {handle}{later}")
-        out(dim(f"  receipt {receipt}"))
+        node = find_message(store, typed)
+        asks = not dry_run and not yes and can_ask()
+        done = redact_message(store, node, found_by, dry_run=dry_run or asks)
+        if asks and done.findings:
+            for line in _change_lines(store, node.handle, done, "This removes"):
+                warn(line)
+            if not confirm("Remove? It cannot be undone."):
+                return say("nothing was changed", "", FAILED)
+            done = redact_message(store, node, found_by)
+        if form != "text":
+            out_value(_applied_json(done, dry_run), form)
+        elif not done.findings:
+            note(f"Nothing found in message {node.handle}. Nothing was changed.")
+        else:
+            out_lines(_change_lines(store, node.handle, done, "would remove" if dry_run else "removed"), paged=False)
+            if done.receipt is not None and not dry_run:
+                out_lines([dim(f"  receipt {done.receipt.id}")], paged=False)
+    failures = () if done.receipt is None else done.receipt.failures
+    for failure in failures:
+        say(f"{failure.session}: {failure.error}", "", FAILED)
+    return PARTIAL if failures or (done.receipt is not None and done.receipt.pending) else 0
+
+
+def _change_lines(store: Store, handle: str, done: RedactedMessage, verb: str) -> Iterator[str]:
+    """What is removed, and the conversations that show the message."""
+    what = ", ".join(f"{rule} {count:,}" for rule, count in _counts(done).items())
+    yield f"{verb} {what} from message {handle}"
+    if done.copies:
+        yield f"  and {many(done.copies, 'time')} from titles, data and logs of its conversations"
+    for id in done.sessions[:NAMED]:
+        yield f"  in {describe_session(store, id)}"
+    if len(done.sessions) > NAMED:
+        yield f"  … and {many(len(done.sessions) - NAMED, 'more conversation')}"
+
+
+def _applied_json(done: RedactedMessage, dry_run: bool) -> dict[str, Any]:
+    receipt = None if done.receipt is None or dry_run else done.receipt.id
+    return {
+        "message": done.id, "counts": _counts(done), "sessions": done.sessions, "copies": done.copies,
+        "receipt": receipt,
+    }  # fmt: skip
+
+
+def _counts(done: RedactedMessage) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for one in done.findings:
+        counts[one.rule] = counts.get(one.rule, 0) + one.count
+    return counts
 
 
 def _lines(found: Scan, store: Store) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import click
@@ -12,8 +13,10 @@ import clew
 from clew.cli.options import examples
 from clew.cli.output.text import is_terminal, out, warn
 from clew.cli.setup.find import find
+from clew.cli.setup.installation import install_command
 from clew.cli.setup.open_store import open_for_reading, open_unasked, store_option
 from clew.store.parts import Parts
+from clew.web.address import PORT
 
 if TYPE_CHECKING:
     from clew.keys import Key
@@ -66,6 +69,11 @@ def open(id: str, port: int | None, allow_write: bool, no_browser: bool) -> None
     _run(to, port, allow_write, no_browser)
 
 
+def has_page() -> bool:
+    """True if the packages of the web page are installed."""
+    return all(find_spec(name) is not None for name in PACKAGES)
+
+
 def _run(to: str, port: int | None, allow_write: bool, no_browser: bool) -> None:
     server = _server(port, allow_write)
     server.open()
@@ -81,12 +89,12 @@ def _run(to: str, port: int | None, allow_write: bool, no_browser: bool) -> None
 
 def _server(port: int | None, allow_write: bool) -> Server:
     try:
-        from clew.web.server import PORT, Server, listen
+        from clew.web.server import Server, listen
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in PACKAGES:
             raise
         raise clew.Invalid(
-            f"the web page needs the package {error.name}", hint="Install it with: pip install 'clew[web]'"
+            f"the web page needs the package {error.name}", hint=f"Install it with: {install_command('web')}"
         ) from None
 
     def opener(key: Key | None) -> clew.Store:

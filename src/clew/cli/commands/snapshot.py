@@ -88,7 +88,10 @@ def show(snapshot_id: str, place_name: str | None, form: Form) -> None:
 @click.argument("session", required=False, metavar="[CONVERSATION]")
 @click.option("--file", "file", type=click.File("rb"), help="Read the snapshot from this JSON file; - is stdin.")
 @click.option("--system", "system_prompt", metavar="TEXT", help="System prompt.  [default: that of the conversation]")
-@click.option("--to", type=click.Choice(registry.names()), help="Convert the messages for this provider.")
+@click.option(
+    "--to", type=click.Choice(registry.names()), metavar="PROVIDER",
+    help=f"Convert the messages for this provider: {', '.join(registry.names())}.",
+)  # fmt: skip
 @place_option
 @json_options
 @store_option

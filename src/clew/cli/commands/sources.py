@@ -11,7 +11,7 @@ import clew
 from clew.base.visible import plain
 from clew.cli.options import examples
 from clew.cli.output.json import Form, home_short, iso, json_options, out_lines
-from clew.cli.output.text import bold, dim, many, out_json, out_jsonl
+from clew.cli.output.text import bold, dim, many, out_json, out_jsonl, pad
 from clew.cli.output.times import local
 from clew.cli.setup.open_store import open_for_reading, store_option
 
@@ -85,7 +85,7 @@ def _lines(source: Source, looked: dict[str, list[str]], *, files: int, done: _I
     if not any(looked.values()):
         lines.append("  an export: name the file or the archive")
     for system, paths in looked.items():
-        lines += [f"  {dim(SYSTEMS[system])}  {plain(home_short(path))}" for path in paths]
+        lines += [f"  {dim(pad(SYSTEMS[system], 7))}  {plain(home_short(path))}" for path in paths]
     if files:
         lines.append(f"  found: {many(files, 'file')}")
     if done is not None:

@@ -13,10 +13,18 @@ import click
 from clew.base.visible import plain
 from clew.cli.output.json import home_short, iso
 from clew.cli.output.progress import size
-from clew.cli.output.text import bold, dim, many, pad, warn, width
+from clew.cli.output.text import bold, clip, columns, dim, many, pad, warn, width
 from clew.sources.contract import Home
 from clew.sources.survey import History
 
+HEAD = ("TOOL", "PROJECTS", "CONVERSATIONS", "MESSAGES", "SIZE", "OLDEST", "NEWEST")
+RIGHT = (False, True, True, True, True, False, False)
+"""Which columns of the table are numbers."""
+GAP = "  "
+PAGE = "clew.page"
+"""Key in the context for the address of the web page, if it is offered after the import."""
+CHOSEN = "clew.chosen"
+"""Key in the context for the answer."""
 SPACE = 1.3
 """Bytes that a store takes for each byte of a history, as seen with logs of Claude Code."""
 
@@ -27,13 +35,18 @@ def this_home() -> Home:
 
 
 def table(found: Sequence[History]) -> list[str]:
-    """The histories as lines of a table, with a warning below for those that are deleted after some days."""
-    head = ("TOOL", "PROJECTS", "CONVERSATIONS", "MESSAGES", "SIZE", "OLDEST", "NEWEST")
-    rows = [_row(one) for one in found]
-    sizes = [max(width(row[n]) for row in (head, *rows)) for n in range(len(head))]
-    lines = [
-        "  ".join(pad(cell, room) for cell, room in zip(row, sizes, strict=True)).rstrip() for row in (head, *rows)
-    ]
+    """The histories as lines of a table, with a warning below for those that are deleted after some days.
+
+    On a narrow terminal, days become months, and long names are clipped.
+    """
+    rows = [_row(one, "%Y-%m-%d") for one in found]
+    room = columns()
+    if room is not None and _widths(rows, GAP) > room:
+        rows = [_row(one, "%Y-%m") for one in found]
+        spare = room - (_widths(rows, GAP) - max(width(row[0]) for row in rows))
+        rows = [(clip(row[0], max(8, spare)), *row[1:]) for row in rows]
+    sizes = [max(width(row[n]) for row in (HEAD, *rows)) for n in range(len(HEAD))]
+    lines = [GAP.join(map(_aligned, row, sizes, RIGHT)).rstrip() for row in (HEAD, *rows)]
     lines[0] = dim(lines[0])
     short = [one for one in found if one.deletes_after is not None]
     days = "{} deletes conversations after {} days; imported ones stay."
@@ -41,7 +54,16 @@ def table(found: Sequence[History]) -> list[str]:
     return lines
 
 
-def _row(one: History) -> tuple[str, ...]:
+def _widths(rows: Sequence[Sequence[str]], gap: str) -> int:
+    """The width of a table."""
+    return sum(max(width(row[n]) for row in (HEAD, *rows)) + len(gap) for n in range(len(HEAD))) - len(gap)
+
+
+def _aligned(cell: str, room: int, right: bool) -> str:
+    return " " * (room - width(cell)) + cell if right else pad(cell, room)
+
+
+def _row(one: History, day: str) -> tuple[str, ...]:
     about = "" if one.exact else "about "
     return (
         plain(one.title),
@@ -49,13 +71,13 @@ def _row(one: History) -> tuple[str, ...]:
         f"{about}{one.conversations:,}",
         f"{about}{one.messages:,}",
         size(one.size),
-        _day(one.oldest),
-        _day(one.newest),
+        _day(one.oldest, day),
+        _day(one.newest, day),
     )
 
 
-def _day(moment: datetime | None) -> str:
-    return "" if moment is None else moment.astimezone().strftime("%Y-%m-%d")
+def _day(moment: datetime | None, form: str) -> str:
+    return "" if moment is None else moment.astimezone().strftime(form)
 
 
 def json_rows(found: Sequence[History]) -> list[dict[str, Any]]:
@@ -73,16 +95,26 @@ def looked_at(paths: Sequence[str]) -> str:
 
 
 def choose(found: Sequence[History]) -> list[History]:
-    """Asks which histories to import; none of them is an answer, too."""
+    """Asks which histories to import; none of them is an answer, too.
+
+    If the context offers the web page, there is one more answer: all of them, and then the page.
+    """
     total = sum(one.size for one in found)
     warn(f"The store needs about {size(round(total * SPACE))} for all of them.")
-    answer = click.prompt(
-        "Import [a]ll, [c]hoose, or [n]ot now?", type=click.Choice(["a", "c", "n"]), default="a", err=True,
-        show_choices=False,
-    )  # fmt: skip
+    meta = click.get_current_context().meta
+    choices = {"a": "all", "w": f"all, then show them in a browser: {meta.get(PAGE)}", "c": "choose", "n": "not now"}
+    if PAGE not in meta:
+        del choices["w"]
+    else:
+        warn("Import them?")
+        for letter, what in choices.items():
+            warn(f"  {bold(letter, sys.stderr)}  {what}")
+    question = "Your choice" if PAGE in meta else "Import [a]ll, [c]hoose, or [n]ot now?"
+    answer = click.prompt(question, type=click.Choice(list(choices)), default="a", err=True, show_choices=False)
+    meta[CHOSEN] = answer
     if answer == "n":
         return []
-    if answer == "a":
+    if answer in ("a", "w"):
         return list(found)
     return [
         one for one in found if click.confirm(f"{one.title} ({many(one.files, 'file')})?", default=True, err=True)

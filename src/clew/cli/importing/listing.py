@@ -28,7 +28,7 @@ def show_looked_at() -> None:
 
     home = this_home()
     out("No histories of other tools found. Looked at ('clew sources' lists all places):")
-    for source in sources():
+    for source in sorted(sources(), key=lambda source: source.title.casefold()):
         places = list(source.discover(home))
         if places:
             out(f"  {source.title}: {looked_at(places[:1])}{' …' if len(places) > 1 else ''}")

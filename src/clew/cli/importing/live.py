@@ -51,7 +51,7 @@ class LiveImport:
                     note(f"Watching {self._names()}. Ctrl-C ends it.")
                     first = False
                     continue
-                # a file that grew is read from its beginning: a large one takes half of the processor at most
+                # some files are read whole when they have changed: a large one takes half of the processor at most
                 self._pause(time.monotonic() - began)
         if self._new:
             note(f"Undo with: clew import --undo {run_handle(self._store, self._run.id)}")

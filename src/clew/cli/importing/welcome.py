@@ -11,26 +11,35 @@ from contextlib import suppress
 import click
 
 import clew
+from clew.cli.commands.serve import has_page, serve
+from clew.cli.importing.found import CHOSEN, PAGE
 from clew.cli.importing.listing import show_looked_at
 from clew.cli.output.text import bold, dim, note, out
 from clew.cli.setup.installation import local_model, missing_sdks
+from clew.web.address import HOST, PORT
 
 ABOUT = (
-    "keeps your conversations with Claude Code, Codex, ChatGPT and other tools in one place:",
-    "searchable, safe from deletion, and on this machine only. Nothing is sent anywhere.",
+    "keeps your conversations with Claude Code, Codex, ChatGPT and other tools",
+    "in one place: searchable, safe from deletion, on this machine. It sends nothing.",
 )
 ELSE = (
     ("clew hook install", "record Claude Code while it works"),
     ("clew import --watch", "follow the histories of all tools"),
     ("clew chat", "chat with a model"),
+    ("clew serve", "show the conversations in a browser"),
 )
 
 
 def welcome(ctx: click.Context) -> bool:
-    """Greets somebody whose store is empty; True if there are conversations to choose from now."""
+    """Greets somebody whose store is empty; True if there are conversations to choose from now.
+
+    If the web page was chosen, it is shown first, and there is nothing more to choose.
+    """
     out(f"{bold('clew')} {ABOUT[0]}")
     out(ABOUT[1])
     out()
+    if has_page():
+        ctx.meta[PAGE] = f"http://{HOST}:{PORT}"
     try:
         imported = _import(ctx)
     except clew.NotFound as error:
@@ -38,6 +47,10 @@ def welcome(ctx: click.Context) -> bool:
             raise
         return _nothing_found(ctx)
     _what_else()
+    if imported and ctx.meta.get(CHOSEN) == "w":
+        out()
+        ctx.invoke(serve)
+        return False
     return imported
 
 
@@ -65,7 +78,7 @@ def _nothing_found(ctx: click.Context) -> bool:
     show_looked_at()
     out()
     out("What now?")
-    out(f"  e  import an export file   {dim('ChatGPT and Claude.ai send one: Settings, Data controls, Export')}")
+    out(f"  e  import an export file   {dim('of ChatGPT or Claude.ai: Settings, Data controls')}")
     out(f"  t  take the tour           {dim('a few seconds, in a temporary store')}")
     out(f"  c  chat                    {dim(_chat_note())}")
     out("  q  quit")
@@ -88,11 +101,12 @@ def _nothing_found(ctx: click.Context) -> bool:
 
 def _what_else() -> None:
     out()
-    for command, what in ELSE:
-        out(f"  {bold(command.ljust(21))}{dim(what)}")
     local = local_model()
-    if local is not None:
-        out(f"  {bold(local)}  {dim('uses the program claude; needs no API key')}")
+    needs_no_key = [] if local is None else [(local, "chat through the program claude; needs no API key")]
+    rows = [*ELSE, *needs_no_key]
+    wide = max(len(command) for command, _ in rows) + 2
+    for command, what in rows:
+        out(f"  {bold(command.ljust(wide))}{dim(what)}")
     for line in missing_sdks():
         note(line)
 

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
 from clew.base.visible import plain
 from clew.store.origin import Origin
-
-_PLAIN = re.compile(r"\w[\w.-]*", re.ASCII).fullmatch
-"""An id that cannot be taken for an option or for several words: it was read from a file."""
 
 
 def tool_title(tool: str) -> str:
@@ -20,7 +15,6 @@ def tool_title(tool: str) -> str:
 
 def own_command(origin: Origin) -> str | None:
     """The command that continues a conversation in the tool it was imported from; None if there is none."""
-    from clew.sources.registry import sources
+    from clew.sources.registry import resume_elsewhere
 
-    found = next((source for source in sources() if source.name == origin.tool), None)
-    return None if found is None or not _PLAIN(origin.id) else found.resume(origin.id)
+    return resume_elsewhere(origin.tool, origin.id)

@@ -4,6 +4,7 @@
 |---|---|
 | `01890a5d-…`, `k3m9qa` | an id or a handle |
 | `01890a5d`, `5f2c` | the beginning of an id, in clew or in the tool it was imported from |
+| `aB3xY9` | the id of a message imported from CPE |
 | `Build fa` | the beginning of a title |
 | `@last`, `@-2` | the conversation that was active last, the one before it |
 """
@@ -14,18 +15,25 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
 import click
 
 import clew
 from clew.base.visible import plain
+from clew.cli.output.text import clip
 from clew.errors import Ambiguous, NotFound
+
+if TYPE_CHECKING:
+    from clew.agents.cpe.names import CpeMessage
 
 NAMES = "clew.names"
 """Key in the context for ids of another program's file, mapped to ids of clew."""
 MOST = 8
 """Conversations that an error lists."""
+CPE_FILE = ".cpeconvo"
+"""The file in which CPE keeps the conversations of a directory."""
+_CPE_ID = re.compile(r"[A-Za-z0-9]{6}")
 _POSITION = re.compile(r"@(last|-[1-9][0-9]{0,6})")
 _ID = re.compile(r"[0-9a-f-]{4,36}", re.IGNORECASE)
 
@@ -40,6 +48,8 @@ def find(store: clew.Store, typed: str) -> clew.Session | clew.Node:
         node = store.nodes.get(typed)[0]
     if session is not None and node is not None and session.id != node.id:
         raise Ambiguous("handle", typed, [f"conversation {session.id}", f"message {node.id}"])
+    if session is None and node is None and (known := _message_of_cpe(store, typed)) is not None:
+        return known.node
     return session or node or _search(store, typed, "conversation or message")
 
 
@@ -53,7 +63,35 @@ def find_session(store: clew.Store, typed: str | None) -> clew.Session:
     typed = click.get_current_context().meta.get(NAMES, {}).get(typed, typed)
     with suppress(NotFound):
         return store.sessions.get(typed)
-    return _search(store, typed, "conversation")
+    known = _message_of_cpe(store, typed)
+    return _search(store, typed, "conversation") if known is None else known.session
+
+
+def find_message(store: clew.Store, typed: str) -> clew.Node:
+    """The message that is meant. NotFound, Ambiguous."""
+    typed = click.get_current_context().meta.get(NAMES, {}).get(typed, typed)
+    try:
+        return store.nodes.get(typed)[0]
+    except NotFound:
+        known = _message_of_cpe(store, typed)
+        if known is None:
+            hint = _cpe_hint(typed) or "'clew show CONVERSATION' shows the IDs of messages."
+            raise NotFound("message", typed, hint=hint) from None
+        return known.node
+
+
+def describe_session(store: clew.Store, id: str) -> str:
+    """The handle and title of a conversation, in the trash or not; its id if it is damaged."""
+    from clew.store.parts import Parts
+    from clew.store.session import Session
+
+    parts = Parts.of(store)
+    try:
+        row = parts.table.find_anywhere(id)
+        handle, title = Session(parts, row).handle, parts.table.data(row).title
+    except clew.ClewError:
+        return id
+    return f"{handle} ({plain(clip(title, 60))})" if title else f"{handle} (untitled)"
 
 
 def act_on(store: clew.Store, act: Callable[[str], clew.Session]) -> Callable[[str], clew.Session]:
@@ -85,9 +123,34 @@ def _search(store: clew.Store, typed: str, what: str) -> clew.Session:
         return found[0]
     if found:
         raise Ambiguous("conversation", typed, [_describe(one) for one in found[:MOST]])
+    if (hint := _cpe_hint(typed)) is not None:
+        raise NotFound(what, typed, hint=hint)
+    from difflib import get_close_matches  # not every command looks for near matches
+
     near = dict.fromkeys(names[name] for name in get_close_matches(wanted, names, n=4, cutoff=0.6))
     hint = f"Did you mean {' or '.join(map(_describe, near))}?" if near else "'clew ls' lists conversations."
     raise NotFound(what, typed, hint=hint)
+
+
+def _message_of_cpe(store: clew.Store, typed: str) -> CpeMessage | None:
+    """The imported message that CPE knows by this id."""
+    if not _CPE_ID.fullmatch(typed):
+        return None
+    from clew.agents.cpe.names import find_message
+
+    return find_message(store, typed)
+
+
+def _cpe_hint(typed: str) -> str | None:
+    """What to do, if this is the id of a message in the CPE file of the current directory."""
+    if not _CPE_ID.fullmatch(typed) or not os.path.exists(CPE_FILE):
+        return None
+    from clew.agents.cpe.reader import has_message
+
+    if not has_message(CPE_FILE, typed):
+        return None
+    read = f"clew --db {CPE_FILE} show {typed}"
+    return f"It is a message in {CPE_FILE}. Import that file: clew import {CPE_FILE}. Or read it there: {read}"
 
 
 def _all(store: clew.Store) -> Iterator[clew.Session]:

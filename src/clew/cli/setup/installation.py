@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import sys
 import tomllib
 from collections.abc import Iterator
 from importlib.util import find_spec
+from typing import Any
 
 from clew.providers.registry import PROVIDERS, Provider
 
@@ -20,8 +22,9 @@ def install_command(extra: str, prefix: str = sys.prefix, base: str = sys.base_p
     if "pipx" in parts and "venvs" in parts:
         return shlex.join(["pipx", "inject", parts[-1], *needed])
     if "uv" in parts and "tools" in parts:
-        added = [word for one in needed for word in ("--with", one)]
-        return shlex.join(["uv", "tool", "install", *added, _uv_requirement(prefix)])
+        clew, *others = _uv_requirements(prefix)  # those added before would be removed if they were not named again
+        added = [word for one in dict.fromkeys((*others, *needed)) for word in ("--with", one)]
+        return shlex.join(["uv", "tool", "install", *added, clew])
     if prefix == base:
         return shlex.join(["python3", "-m", "pip", "install", *needed])
     pip = os.path.join(prefix, "Scripts" if sys.platform == "win32" else "bin", "pip")
@@ -31,7 +34,7 @@ def install_command(extra: str, prefix: str = sys.prefix, base: str = sys.base_p
 
 
 def requirements(extra: str) -> list[str]:
-    """The packages that an extra of clew needs, as pip reads them."""
+    """The packages that an extra of clew needs and that are not installed, as pip reads them."""
     from importlib.metadata import PackageNotFoundError, requires
 
     try:
@@ -40,19 +43,36 @@ def requirements(extra: str) -> list[str]:
         lines = []
     found = [line.partition(";") for line in lines]
     named = [need.strip() for need, _, marker in found if f"extra == '{extra}'" in marker.replace('"', "'")]
-    return named or [f"clew[{extra}]"]
+    return [need for need in named if not _is_installed(need)] or named or [f"clew[{extra}]"]
 
 
-def _uv_requirement(prefix: str) -> str:
-    """What uv installed clew from: a checkout, a wheel, or its name."""
+def _is_installed(need: str) -> bool:
+    """True if the package of a requirement is installed, in any version."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = re.match(r"[\w.-]+", need)
+    try:
+        return found is not None and bool(version(found[0]))
+    except PackageNotFoundError:
+        return False
+
+
+def _uv_requirements(prefix: str) -> list[str]:
+    """What uv installed: clew from a checkout, a wheel or by its name; then the packages that were added."""
     try:
         with open(os.path.join(prefix, "uv-receipt.toml"), "rb") as file:
-            asked = tomllib.load(file)["tool"]["requirements"][0]
-    except (OSError, tomllib.TOMLDecodeError, KeyError, IndexError):
-        return "clew[cli]"
-    where = next((str(asked[kind]) for kind in ("directory", "editable", "path", "url") if kind in asked), "clew")
+            asked = tomllib.load(file)["tool"]["requirements"]
+    except (OSError, tomllib.TOMLDecodeError, KeyError):
+        asked = []
+    return [_uv_requirement(one) for one in asked] or ["clew[cli]"]
+
+
+def _uv_requirement(asked: dict[str, Any]) -> str:
+    where = next(
+        (str(asked[kind]) for kind in ("directory", "editable", "path", "url") if kind in asked), asked["name"]
+    )
     extras = asked.get("extras") or []
-    return f"{where}[{','.join(extras)}]" if extras else where
+    return f"{where}[{','.join(extras)}]" if extras else f"{where}{asked.get('specifier', '')}"
 
 
 def _short(path: str) -> str:

@@ -191,7 +191,14 @@ def run_shape(run: RunRow, tip: bytes | None) -> bytes:
 def ref_context(ref: RefRow) -> bytes:
     """The context of a ref's data: all columns that change only together with the data."""
     _, workspace, kind, key, owner, tree, _, _, _, created_at, _, _, trashed_at, expires_at, hold, look, _, _, _ = ref
-    numbers = _REF(_int(owner), _int(tree), created_at, _int(trashed_at), _int(expires_at), hold)
+    numbers = _REF(
+        -1 if owner is None else _int(owner),  # a call for each NULL would take as long as packing all of them
+        _int(tree),
+        created_at,
+        -1 if trashed_at is None else _int(trashed_at),
+        -1 if expires_at is None else _int(expires_at),
+        hold,
+    )
     return f"ref\0{workspace}\0{kind}\0".encode() + numbers + _id(key) + (look or b"")
 
 

@@ -7,12 +7,14 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from clew.exports.render.text import inline
+from clew.exports.render.text import LINE, LONGEST, attribute, inline
 
 MOST = 2_000
 """Lines of one diff that are rendered."""
 COMPARED = 4_000
 """Lines of the larger text up to which two texts are compared; beyond that all lines count as replaced."""
+READ = 50_000
+"""Lines of a text that are looked at."""
 _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 
 
@@ -27,7 +29,7 @@ class DiffLine(NamedTuple):
 
 def compare(before: str, after: str) -> list[DiffLine]:
     """The lines that change `before` into `after`, with three lines around them."""
-    old, new = before.splitlines(), after.splitlines()
+    old, new = before.splitlines()[:READ], after.splitlines()[:READ]
     if max(len(old), len(new)) > COMPARED:
         removed = [DiffLine("-", number, None, text) for number, text in enumerate(old, 1)]
         return removed + [DiffLine("+", None, number, text) for number, text in enumerate(new, 1)]
@@ -38,7 +40,7 @@ def compare(before: str, after: str) -> list[DiffLine]:
 
 def patch(text: str) -> list[DiffLine]:
     """The lines of a patch, as `diff` or as the patch tools of agents write them."""
-    return list(_number_lines(line for line in text.splitlines() if not line.startswith(("--- ", "+++ "))))
+    return list(_number_lines(line for line in text.splitlines()[:READ] if not line.startswith(("--- ", "+++ "))))
 
 
 def counts(lines: Iterable[DiffLine]) -> tuple[int, int]:
@@ -56,16 +58,22 @@ def summary(lines: Iterable[DiffLine]) -> str:
 
 def render(lines: list[DiffLine], label: str) -> str:
     """The diff as a table of lines that scrolls on its own."""
-    body = "".join(map(_render_line, lines[:MOST]))
-    rest = f'<p class="out-more">{len(lines) - MOST:,} more lines in the raw form</p>' if len(lines) > MOST else ""
+    shown: list[str] = []
+    size = 0
+    while len(shown) < min(MOST, len(lines)) and size < LONGEST:
+        line = lines[len(shown)]
+        size += min(len(line.text), LINE)
+        shown.append(_render_line(line))
+    body, left = "".join(shown), len(lines) - len(shown)
+    rest = f'<p class="out-more">{left:,} more lines in the raw form</p>' if left else ""
     return (
-        f'<div class="diff-w" tabindex="0" role="region" aria-label="Diff of {inline(label)}">'
+        f'<div class="diff-w" tabindex="0" role="region" aria-label="Diff of {attribute(label)}">'
         f'<div class="diff">{body}</div></div>{rest}'
     )
 
 
 def _render_line(line: DiffLine) -> str:
-    text = inline(line.text)
+    text = inline(line.text if len(line.text) <= LINE else f"{line.text[:LINE]}…")
     if line.kind == "@":
         return f'<div class="l h"><span>{text}</span></div>'
     sign = {"+": "+", "-": "−"}.get(line.kind, " ")

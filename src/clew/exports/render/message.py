@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
+from itertools import groupby
 from typing import NamedTuple
 
 from clew.base.messages import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
-from clew.base.visible import plain as one_line
 from clew.engine.node import Node
 from clew.errors import Corrupted
-from clew.exports.render.text import inline, markdown, plain
+from clew.exports.render.text import attribute, inline, markdown, name_secrets, one_line, plain
 from clew.exports.render.tools import ShownCall, json_block, render_call, render_result
 from clew.exports.to_markdown import HIDDEN, is_interrupted, read
 
-VERSION = 1
+VERSION = 2
 """Grows with every change of the HTML of a message: caches must not keep the older form."""
-NAMES = {"user": "You", "assistant": "Assistant", "tool": "Tool result", "system": "System"}
+NAMES = {
+    "user": "You", "assistant": "Assistant", "tool": "Tool result", "system": "System", "summary": "Summary",
+    "damaged": "Damaged message",
+}  # fmt: skip
+
+
+SHOWN_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""Types that a page shows. An SVG can run scripts, and is served as text."""
 
 
 class Entry(NamedTuple):
@@ -47,6 +54,11 @@ class Entry(NamedTuple):
         """True if it has nothing but results."""
         return self.message is not None and bool(self.message.blocks) and len(self.results) == len(self.message.blocks)
 
+    @property
+    def is_summary(self) -> bool:
+        """True for the first message after a compaction."""
+        return self.node.parent_id is None and self.number > 1
+
 
 class Links(NamedTuple):
     """Where the parts of a message lead. An export has none of them."""
@@ -76,9 +88,20 @@ def entry(node: Node) -> Entry:
 class Renderer:
     """Renders messages of one conversation; results are shown with their calls if both are among `entries`."""
 
-    def __init__(self, entries: Iterable[Entry], links: Links | None = None, *, fold: bool = True) -> None:
+    def __init__(
+        self,
+        entries: Iterable[Entry],
+        links: Links | None = None,
+        *,
+        fold: bool = True,
+        compacted: int = 0,
+        names: Mapping[str, str] | None = None,
+    ) -> None:
+        """Messages before number `compacted` were replaced by a summary. `names` are other names for roles."""
+        self._names = {**NAMES, **(names or {})}
         self._links = links or Links()
         self._fold = fold
+        self._compacted = compacted
         self._results: dict[str, tuple[ToolResult, Entry]] = {}
         called: set[str] = set()
         self._shown: set[str] = set()
@@ -106,6 +129,7 @@ class Renderer:
             return ""
         role = _role(one)
         names = ["msg", "you" if role == "user" else "ai", *(["first"] if first else [])]
+        names += ["old"] if one.number < self._compacted else []
         names += ["damaged"] if one.message is None else ["broken"] if is_interrupted(one.message) else []
         body = _damage(one) if one.message is None else "".join(self._parts(one, one.message))
         below = self._links.below(one) if self._links.below is not None else ""
@@ -122,7 +146,7 @@ class Renderer:
         when = one.node.created_at.astimezone()
         link = self._links.permalink(one.node) if self._links.permalink is not None else f"#{one.anchor}"
         return (
-            f'<header class="msg-h"><h2 id="{one.anchor}h">{NAMES.get(role, role)}</h2>{model}'
+            f'<header class="msg-h"><h2 id="{one.anchor}h">{inline(self._names.get(role, role))}</h2>{model}'
             f'<time datetime="{when.isoformat(timespec="seconds")}" title="{when:%Y-%m-%d %H:%M:%S}">'
             f"{when:%H:%M}</time>"
             f'<a class="no" href="{escape(link)}">#{one.number:,}</a>{self._actions(one)}</header>'
@@ -134,7 +158,9 @@ class Renderer:
         if raw is None:
             return ""
         return (
-            f'<span class="acts"><a class="btn bare sm icon" href="{escape(raw(one.node))}"'
+            f'<span class="acts">{_button("copy", "Copy as Markdown", "c", "i-copy", number)}'
+            f"{_button('select', 'Select from here, or up to here', 'x', 'i-list', number)}"
+            f'<a class="btn bare sm icon" href="{escape(raw(one.node))}"'
             f' aria-label="Raw form of message {number}" title="Raw (r)" data-act="raw">'
             f'<span class="i i-raw" aria-hidden="true"></span></a>{extra}</span>'
         )
@@ -145,7 +171,7 @@ class Renderer:
                 calls = (self._call(one, block) for block in blocks if isinstance(block, ToolCall))
                 yield f'<div class="calls">{"".join(calls)}</div>'
             elif kind is Text:
-                texts = "".join(self._text(block, message) for block in blocks)
+                texts = "".join(self._texts(blocks))
                 yield f'<div class="body">{texts}</div>' if texts else ""
             else:
                 yield from map(self._other, blocks)
@@ -154,11 +180,13 @@ class Renderer:
         if message.role == "assistant":
             yield usage_line(message)
 
-    def _text(self, block: Block, message: Message) -> str:
-        if isinstance(block, Media):
-            return f'<div class="files">{self.media(block)}</div>'
-        assert isinstance(block, Text)
-        return markdown(block.text) if block.text.strip() else ""
+    def _texts(self, blocks: Iterable[Block]) -> Iterator[str]:
+        """Texts as Markdown; neighbouring attachments beside each other."""
+        for kind, group in groupby(blocks, type):
+            if kind is Media:
+                yield f'<div class="files">{"".join(self.media(one) for one in group if isinstance(one, Media))}</div>'
+            else:
+                yield from (markdown(one.text) for one in group if isinstance(one, Text) and one.text.strip())
 
     def _other(self, block: Block) -> str:
         opened = "" if self._fold else " open"
@@ -205,16 +233,24 @@ class Renderer:
     def media(self, block: Media) -> str:
         """An attachment: an image if the page has it, otherwise its name and kind."""
         url = self._links.media(block) if self._links.media is not None else None
-        name = inline(one_line(block.name or block.modality))
+        name = inline(one_line(name_secrets(block.name or block.modality)))
         where = block.url if block.url and not block.url.startswith("data:") else None
         about = f"{name}<small>{inline(one_line(block.mime_type))}</small>"
-        about += f"<small>{plain(one_line(where))}</small>" if where else ""
+        about += f"<small>{plain(one_line(name_secrets(where)))}</small>" if where else ""
         icon = '<span class="ic"><span class="i i-file" aria-hidden="true"></span></span>'
         if url is None:
             return f'<span class="attach">{icon}<span>{about}</span></span>'
-        if block.modality == "image":
-            icon = f'<img src="{escape(url)}" alt="{name}" loading="lazy" width="176" height="104">'
+        if block.modality == "image" and block.mime_type in SHOWN_IMAGES:
+            label = attribute(block.name or block.modality)
+            icon = f'<img src="{escape(url)}" alt="{label}" loading="lazy" width="176" height="104">'
         return f'<a class="attach" href="{escape(url)}">{icon}<span>{about}</span></a>'
+
+
+def _button(name: str, label: str, key: str, icon: str, number: int) -> str:
+    return (
+        f'<button class="btn bare sm icon needs-script" type="button" data-act="{name}" aria-label="{label}, message'
+        f' {number}" title="{label} ({key})"><span class="i {icon}" aria-hidden="true"></span></button>'
+    )
 
 
 def usage_line(message: Message) -> str:
@@ -241,15 +277,17 @@ def money(millionths: int) -> str:
 def seam(number: int) -> str:
     """Where a compaction replaced the messages before."""
     return (
-        f'<section class="seam" aria-label="Compaction before message {number}"><div class="seam-in"><p>'
-        f"<strong>Compacted here.</strong> From message {number:,} on, the model saw a summary instead of the messages"
-        " above. They are still stored.</p></div></section>"
+        f'<section class="seam" id="seam{number}" aria-label="Compaction before message {number}"><div class="seam-in">'
+        f"<p><strong>Compacted here.</strong> From message {number:,} on, the model saw a summary instead of the"
+        f" {number - 1:,} messages above. They are still stored.</p></div></section>"
     )
 
 
 def _role(one: Entry) -> str:
     if one.is_result:
         return "tool"
+    if one.is_summary:
+        return "summary"
     try:
         return one.node.role
     except Corrupted:
@@ -272,8 +310,11 @@ def _groups(blocks: Sequence[Block]) -> Iterator[tuple[type, list[Block]]]:
 
 
 def _damage(one: Entry) -> str:
+    """Why a message cannot be shown, in its place."""
+    why = one_line(one.why[:1].upper() + one.why[1:])
+    command = "clew quarantine ls" if "quarantine" in one.why else "clew verify"
     return (
         '<div class="box err" role="note"><p><strong><span class="i i-warn" aria-hidden="true"></span> This message is'
-        f" damaged.</strong> {inline(one_line(one.why))}. The messages around it are intact. Check the store with"
-        f" <code>clew verify</code>.</p></div>"
+        f" damaged.</strong> {inline(why)}. The messages around it are intact. Details: <code>{command}</code></p>"
+        "</div>"
     )

@@ -7,15 +7,14 @@ import re
 from clew.exports.render.text import cut, inline, more
 
 _COLOUR = re.compile(r"\x1b\[([0-9;]*)m")
-_REPEATED = re.compile(r"[^\n]*\r(?!\n)")
-"""What a progress bar has overwritten on its line."""
 _RESET, _BOLD, _PLAIN = 0, 1, 22
 
 
 def terminal(text: str) -> str:
     """The lines of `text` with the colours of the stylesheet: a1 to a6, a8 and bold."""
     shown, rest = cut(text)
-    shown = _REPEATED.sub("", shown.replace("\r\n", "\n"))
+    lines = shown.replace("\r\n", "\n").split("\n")
+    shown = "\n".join(line.rpartition("\r")[2] for line in lines)  # what a progress bar has not overwritten
     parts, at = [], 0
     colour, bold = "", False
     for found in _COLOUR.finditer(shown):

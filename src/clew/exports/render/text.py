@@ -7,9 +7,10 @@ allow-list; nothing is added after that but marks of a fixed form.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from functools import cache, lru_cache
 from html import escape
+from time import thread_time
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,12 +20,28 @@ from clew.errors import MissingPackage
 
 LONGEST = 100_000
 """Characters of one text that are rendered. The rest is in the raw form: a browser stalls on a line of megabytes."""
-HIGHLIGHTED = 30_000
+HIGHLIGHTED = 10_000
 """Characters of one code block that are coloured."""
+COLOURING = 0.1
+"""Seconds of processor time for the colours of one code block: hostile code takes many lexers very long."""
+LINE = 2_000
+"""Characters of a name, of a path or of a line of a diff that are rendered."""
+CHIPS = 1_000
+"""Hidden characters of one text that are shown by their number; each takes sixty characters of HTML."""
+BRACKETS = 5_000
+"""Opening brackets of a text that is read as Markdown: the time to read it grows with their square."""
 SCHEMES = frozenset({"http", "https", "mailto"})
 """Schemes that become links. Others could start programs, or hide where they lead."""
 _OPEN, _CLOSE = "\ue000", "\ue001"
 """Around the code of a hidden character while Markdown is rendered. In stored text both are hidden characters too."""
+_SECRET_OPEN, _SECRET_CLOSE = "\ue002", "\ue003"
+"""Around a secret: the id of the rule that found it, and its characters as hex."""
+_SECRET = re.compile(f"{_SECRET_OPEN}([a-z0-9._-]+):((?:[0-9a-f]{{2}})*){_SECRET_CLOSE}")
+_HALF_SECRET = re.compile(f"{_SECRET_OPEN}[a-z0-9._-]*:?[0-9a-f]*")
+"""A mark that was cut."""
+_SECRET_MARKS = re.compile(f"[{_SECRET_OPEN}{_SECRET_CLOSE}]")
+_SECRET_IN_URL = "%EE%80%82"
+_LINK = re.compile("<a [^>]*>.*?</a>", re.DOTALL)
 _MARKED = re.compile(f"{_OPEN}(U\\+[0-9A-F]{{4,6}}){_CLOSE}")
 _OWN_MARKS = re.compile(f"[{_OPEN}{_CLOSE}]")
 _SCHEME = re.compile("(https?|mailto):", re.IGNORECASE)
@@ -52,6 +69,8 @@ def markdown(text: str) -> str:
     with loading:
         nh3 = _package("nh3")
     shown, rest = cut(text)
+    if shown.count("[") > BRACKETS:
+        return f"<p>{plain(text)}</p>"
     html = _reader().render(_hide(shown.replace("\r\n", "\n")), {})
     clean = nh3.clean(
         html,
@@ -61,7 +80,7 @@ def markdown(text: str) -> str:
         url_schemes=SCHEMES,
         link_rel="noopener noreferrer nofollow",
     )
-    return _MARKED.sub(_chip, clean) + more(rest)
+    return _show_secrets(_LINK.sub(lambda found: name_secrets(found[0]), _MARKED.sub(_chip, clean))) + more(rest)
 
 
 def plain(text: str) -> str:
@@ -72,18 +91,55 @@ def plain(text: str) -> str:
 
 def inline(text: str) -> str:
     """Escaped text; hidden characters become chips."""
-    return _MARKED.sub(_chip, escape(_hide(text.replace("\r\n", "\n"))))
+    return _show_secrets(_MARKED.sub(_chip, escape(_hide(text.replace("\r\n", "\n")))))
+
+
+def conceal(text: str, spans: Iterable[tuple[int, int, str]]) -> str:
+    """`text` with marks in place of the secrets at `spans`, each with the id of a rule.
+
+    `markdown`, `inline`, `plain` and `code` render a mark as a control that shows the secret when it is chosen.
+    """
+    parts, at = [], 0
+    for start, end, rule in spans:
+        secret = text[start:end].encode(errors="surrogatepass").hex()
+        parts += [_unmark(text[at:start]), f"{_SECRET_OPEN}{rule}:{secret}{_SECRET_CLOSE}"]
+        at = end
+    return "".join([*parts, _unmark(text[at:])])
+
+
+def name_secrets(text: str) -> str:
+    """`text` with the kind of each concealed secret instead of a mark."""
+    if _SECRET_OPEN not in text:
+        return text
+    return _HALF_SECRET.sub("[hidden]", _SECRET.sub(lambda found: f"[hidden {_kind(found[1])}]", text))
+
+
+def one_line(text: str) -> str:
+    """A name or a path on one line, not escaped yet."""
+    return visible.plain(text) if len(text) <= LINE else f"{visible.plain(text[:LINE])}…"
+
+
+def attribute(text: str) -> str:
+    """A name or a path as the value of an attribute, where a chip cannot be: secrets are named instead of shown."""
+    return escape(_OWN_MARKS.sub("\ufffd", one_line(name_secrets(text))))
 
 
 def code(text: str, language: str) -> str:
     """Code with the five classes of the stylesheet: keyword, string, number, name, comment."""
     shown, rest = cut(text)
-    return _MARKED.sub(_chip, _highlight(_hide(shown.replace("\r\n", "\n")), language)) + more(rest)
+    html = _MARKED.sub(_chip, _highlight(_hide(shown.replace("\r\n", "\n")), language))
+    return _show_secrets(html) + more(rest)
 
 
 def cut(text: str) -> tuple[str, int]:
     """The part of a text that is rendered, and the number of characters left out."""
-    return (text, 0) if len(text) <= LONGEST else (text[:LONGEST], len(text) - LONGEST)
+    if len(text) <= LONGEST:
+        return text, 0
+    shown = text[:LONGEST]
+    opened = shown.rfind(_SECRET_OPEN)
+    if opened > shown.rfind(_SECRET_CLOSE):  # half of a mark would show a part of the secret
+        shown = shown[:opened]
+    return shown, len(text) - len(shown)
 
 
 def more(rest: int) -> str:
@@ -100,8 +156,16 @@ def language_of(path: str) -> str:
 
 
 def _hide(text: str) -> str:
-    text = _OWN_MARKS.sub(lambda found: _code(found[0]), text)
-    return visible.escape(text, lambda char: char if char in "\t\n" + _OPEN + _CLOSE else _code(char))
+    left = CHIPS
+
+    def show(char: str) -> str:
+        nonlocal left
+        if char in "\t\n":
+            return char
+        left -= 1
+        return _code(char) if left >= 0 else "\ufffd"
+
+    return visible.escape(_OWN_MARKS.sub(lambda found: show(found[0]), text), show)
 
 
 def _code(char: str) -> str:
@@ -112,13 +176,35 @@ def _chip(found: re.Match[str]) -> str:
     return f'<span class="ctl" title="Hidden character {found[1]}">{found[1]}</span>'
 
 
+def _unmark(text: str) -> str:
+    return _SECRET_MARKS.sub(lambda found: f"U+{ord(found[0]):04X}", text)
+
+
+def _kind(rule: str) -> str:
+    return rule.replace("-", " ")
+
+
+def _show_secrets(html: str) -> str:
+    return _HALF_SECRET.sub("[hidden]", _SECRET.sub(_secret, html)) if _SECRET_OPEN in html else html
+
+
+def _secret(found: re.Match[str]) -> str:
+    """A checkbox: hidden until it is chosen, also without script."""
+    value = bytes.fromhex(found[2]).decode(errors="surrogatepass")
+    return (
+        '<label class="secret"><input type="checkbox"><span class="i i-eye" aria-hidden="true"></span>'
+        f'<span class="off"><span class="vh">Show </span>{_kind(found[1])}, {len(value):,} characters</span>'
+        f'<span class="on">{_MARKED.sub(_chip, escape(_hide(value)))}</span></label>'
+    )
+
+
 @cache
 def _reader() -> Any:
     with loading:
         make = _package("markdown_it").MarkdownIt
     reader = make("commonmark", {"html": False, "linkify": False})
     reader.enable(["table", "strikethrough"])
-    reader.validateLink = lambda url: _SCHEME.match(url) is not None
+    reader.validateLink = lambda url: _SCHEME.match(url) is not None and _SECRET_IN_URL not in url
     rules: dict[str, Callable[..., str]] = {
         "image": _image,
         "link_open": _link_open,
@@ -184,16 +270,19 @@ def _block(tokens: Sequence[Any], at: int, options: Any, env: MutableMapping[str
 
 
 def _highlight(text: str, language: str) -> str:
-    if not language or len(text) > HIGHLIGHTED or _OPEN in text:  # colours would split the mark of a hidden character
+    if not language or len(text) > HIGHLIGHTED or _OPEN in text or _SECRET_OPEN in text:  # colours would split a mark
         return escape(text)
     lexer = _lexer(language)
     if lexer is None:
         return escape(text)
-    parts = []
+    parts, done, until = [], 0, thread_time() + COLOURING
     for kind, value in lexer.get_tokens(text):
         name = _class_of(kind)
         parts.append(f'<span class="{name}">{escape(value)}</span>' if name and value.strip() else escape(value))
-    return "".join(parts)
+        done += len(value)
+        if thread_time() > until:
+            break
+    return "".join([*parts, escape(text[done:])])
 
 
 @lru_cache(64)  # the names come from messages

@@ -9,14 +9,16 @@ from typing import Any, NamedTuple
 import msgspec
 
 from clew.base.messages import Media, Opaque, Text, ToolCall, ToolResult
-from clew.base.visible import plain as one_line
 from clew.exports.render import diff
 from clew.exports.render.terminal import terminal
-from clew.exports.render.text import code, inline, language_of, markdown, plain
+from clew.exports.render.text import LONGEST, code, inline, language_of, markdown, name_secrets, one_line, plain
 from clew.exports.tool_lines import main_argument
 
 _SHELLS = re.compile(r"bash|shell|terminal|exec(_command)?|run_command|local_shell(_call)?|powershell", re.IGNORECASE)
 _AGENTS = frozenset({"task", "agent", "subagent", "spawn_agent", "explore"})
+_WEB = re.compile(
+    r"web_?(fetch|search)|fetch(_url)?|(open|read|browse)_(url|page)|google_web_search|url_fetch", re.IGNORECASE
+)
 _BEFORE = ("old_string", "old_str", "old_text", "oldText")
 _AFTER = ("new_string", "new_str", "new_text", "newText", "new_source")
 _WHOLE = ("content", "file_text", "contents")
@@ -49,13 +51,13 @@ def render_call(one: ShownCall, media: Callable[[Media], str], *, open: bool = F
     state, icon = _state(result)
     lines = changes(call)
     agent = one.trace is not None or call.name.lower() in _AGENTS
-    argument = one_line(main_argument(call))
+    argument = one_line(name_secrets(main_argument(call)))
     argument = argument if len(argument) <= WIDE else f"{argument[: WIDE - 1]}…"
     return (
         f'<details class="call{" agent" if agent else ""}"{f" id={chr(34)}{one.anchor}{chr(34)}" if one.anchor else ""}'
         f'{" open" if open else ""}><summary><span class="i i-right chev" aria-hidden="true"></span>'
         f'<span class="i {icon} st" aria-hidden="true"></span><span class="vh">{state}: </span>'
-        f"<b>{inline(one_line(call.name))}</b><code>{inline(argument)}</code>"
+        f"<b>{inline(one_line(name_secrets(call.name)))}</b><code>{inline(argument)}</code>"
         f'<span class="sum">{_summary(call, result, lines)}</span></summary>'
         f'<div class="out">{_inside(one, lines, agent, media)}</div></details>'
     )
@@ -110,7 +112,10 @@ def render_content(result: ToolResult, media: Callable[[Media], str], *, shell: 
 
 def json_block(value: Any) -> str:
     """A value as indented JSON."""
-    shown = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    encoded = msgspec.json.encode(value)
+    if len(encoded) <= LONGEST:  # a line for each of many values deep inside would take more memory than there is
+        encoded = msgspec.json.format(encoded, indent=2)
+    shown = encoded.decode()
     return f'<pre tabindex="0"><code>{code(shown, "json")}</code></pre>'
 
 
@@ -124,11 +129,13 @@ def _inside(one: ShownCall, lines: list[diff.DiffLine], agent: bool, media: Call
         failed = render_content(result, media) if result is not None and result.is_error else ""
         return _heading(f"Diff · {inline(one_line(path))}" if path else "Diff", one) + diff.render(lines, path) + failed
     if shell:
-        command = f'<span class="a8">$</span> {inline(main_argument(call))}\n'
+        command = f'<span class="a8">$</span> {plain(main_argument(call))}\n'
         texts = [block for block in result.content if isinstance(block, Text)] if result is not None else []
         rest = "" if result is None else _others(result, media)
         output = "".join(terminal(block.text) for block in texts)
         return f'{_heading("Terminal", one)}<pre tabindex="0">{command}{output}</pre>{rest}'
+    if _WEB.fullmatch(call.name):
+        return _heading("Web", one) + _web(call, result, media)
     shown = "" if result is None else render_content(result, media, path=path if _reads(call) else "")
     asked = json_block(call.arguments) if call.arguments and not _reads(call) else ""
     if asked and shown:
@@ -141,10 +148,28 @@ def _agent(one: ShownCall) -> str:
     answer = "" if one.result is None else "\n\n".join(b.text for b in one.result.content if isinstance(b, Text))
     parts = [f'<p class="lab">To <b>{inline(one_line(one.call.name))}</b></p><div class="body">{markdown(asked)}</div>']
     if one.trace is not None:
-        parts.append(f'<p class="lab"><a href="{inline(one.trace)}">All messages of the subagent</a></p>')
+        parts.append(
+            f'<div class="trace" data-trace="{inline(one.trace)}"><p class="lab"><a href="{inline(one.trace)}">'
+            "All messages of the subagent</a></p></div>"
+        )
     if answer:
         parts.append(f'<p class="lab">Answer</p><div class="body">{markdown(answer)}</div>')
     return "".join(parts)
+
+
+def _web(call: ToolCall, result: ToolResult | None, media: Callable[[Media], str]) -> str:
+    """A page or a search: its address as a link that says where it leads, and what came back as a text."""
+    address = _text(call.arguments, ("url", "uri")) or ""
+    is_link = address.startswith(("http://", "https://")) and not re.search(r"[\s<>]", address)
+    asked = "\n\n".join(
+        value for name in ("query", "q", "prompt") if (value := _text(call.arguments, (name,))) is not None
+    )
+    parts = [markdown(f"<{address}>") if is_link else f"<p>{inline(address)}</p>"] if address else []
+    parts += [f"<p>{inline(asked)}</p>"] if asked else []
+    texts = [block.text for block in result.content if isinstance(block, Text)] if result is not None else []
+    answer = "".join(f'<div class="body">{markdown(text)}</div>' for text in texts)
+    rest = "" if result is None else _others(result, media)
+    return f'<div class="web"><div class="lab">{"".join(parts)}</div>{answer}</div>{rest}'
 
 
 def _heading(label: str, one: ShownCall) -> str:

@@ -18,7 +18,7 @@ def role(data: Json) -> str:
 
 
 def media(data: Json) -> Iterator[Media]:
-    """The pictures and recordings of a message, whoever sent it."""
+    """The pictures and recordings of a message, of any role."""
     for block in _content(as_dict(data.get("content"))):
         if isinstance(block, Media):
             yield block

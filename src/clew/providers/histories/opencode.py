@@ -20,7 +20,7 @@ def blocks(data: Json) -> Iterator[Block]:
     """The blocks of a message. A tool part is a call and, once it has ended, its result."""
     for row in as_list(data.get("parts")):
         part = inner(row)
-        kind = part.get("type")
+        kind = as_word(part.get("type"))
         if kind == "text":
             if text := as_text(part.get("text")):
                 yield Text(text=text)
@@ -31,7 +31,7 @@ def blocks(data: Json) -> Iterator[Block]:
         elif kind == "file":
             yield _file(part)
         elif kind not in _MARKS:
-            yield Opaque(kind=as_word(kind) or "part", data=part)
+            yield Opaque(kind=kind or "part", data=part)
     error = as_dict(inner(as_dict(data.get("info"))).get("error"))
     if error:
         words = as_text(as_dict(error.get("data")).get("message")) or as_word(error.get("name"))

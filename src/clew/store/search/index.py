@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeVar
+from itertools import zip_longest
+from typing import TypeVar
 
 import msgspec
 
 from clew.backends import ID, POS, Growth, NodeLocation, Tx
+from clew.backends.fts_tables import MODES, FtsTables, IndexRow, Mode, Part, short_id
 from clew.backends.open import open_search_index
-from clew.base import ids
 from clew.base.messages import Message, ToolCall, texts
 from clew.engine.damage import Damage
 from clew.engine.engine import Engine
 from clew.engine.node import node_facts
-from clew.errors import Corrupted
-
-if TYPE_CHECKING:
-    import sqlite3
+from clew.errors import ClewError, Corrupted
 
 T = TypeVar("T")
-Mode = Literal["words", "substring"]
 Progress = Callable[[int, int], None]
 """Called with the amount done and the total."""
 
 BATCH = 500
+REFILL = 2
+"""Parts that a purge fills again. If more have deleted messages, the next search fills the rest."""
 
 
 class Index:
@@ -38,80 +38,98 @@ class Index:
         self.open, self.close, self.remove = self._file.open, self._file.close, self._file.remove
 
     def shred(self) -> bool:
-        """Empties the index; False if another process prevents it."""
-        return self._file.shred()
+        """Removes the words of deleted messages from the files; False if another process prevents it."""
+        return self._file.shred(self._follow_now)
 
-    def search(self, mode: Mode, find: Callable[[sqlite3.Connection], T], progress: Progress | None = None) -> T:
+    def refill(self) -> None:
+        """Fills parts that `shred` has emptied, if they are few, so that the next search need not."""
+        if self._file.is_open:
+            with suppress(ClewError):
+                self._file.run(self._refill)
+
+    def _refill(self, tables: FtsTables) -> None:
+        total = self._engine.backend.settled_ord()
+        for mode in MODES:
+            parts = tables.plan(mode, total, self._first_from) if tables.parts(mode) else []
+            for part in parts if len(parts) <= REFILL else ():
+                tables.fill(part, total, self._read(part, total, _Count(None, 0)))
+
+    def search(self, mode: Mode, find: Callable[[FtsTables], T], progress: Progress | None = None) -> T:
         """Runs `find` on an up-to-date index."""
 
-        def work(conn: sqlite3.Connection) -> T:
-            self._begin(conn, mode, progress)
-            return find(conn)
+        def work(tables: FtsTables) -> T:
+            self._begin(tables, mode, progress)
+            return find(tables)
 
         return self._file.run(work)
 
-    def _begin(self, conn: sqlite3.Connection, mode: Mode, progress: Progress | None) -> None:
+    def _begin(self, tables: FtsTables, mode: Mode, progress: Progress | None) -> None:
         """Begins a transaction on an up-to-date index. One transaction locks once, not for each statement."""
+        conn = tables.conn
         conn.execute("BEGIN")
-        done, id, followed = self._file.standing(conn, mode)
+        done, id, followed, complete = tables.standing(mode)
         growth = self._engine.read(lambda tx: tx.maintenance.growth(done), single=True)
-        if growth.id != id or growth.last != done or growth.last_forgotten != followed:
+        if growth.id != id or growth.last != done or growth.last_forgotten != followed or not complete:
             while True:
                 conn.execute("COMMIT")
-                done = self._catch_up(conn, mode, growth, progress)
+                done = self._catch_up(tables, mode, growth, progress)
                 conn.execute("BEGIN")
-                if self._file.edge(conn, mode) >= done:  # else another process emptied it meanwhile
+                now = tables.standing(mode)
+                if now.complete and now.ord >= done:  # else another process emptied a part meanwhile
                     return
 
-    def _catch_up(self, conn: sqlite3.Connection, mode: Mode, growth: Growth, progress: Progress | None) -> int:
+    def _catch_up(self, tables: FtsTables, mode: Mode, growth: Growth, progress: Progress | None) -> int:
         """Adds new nodes and removes deleted ones. Returns the number of the last indexed node."""
-        file = self._file
-        if not self._belongs(conn, mode):
-            file.empty(conn, mode)
-        self._follow_deletions(conn, mode, growth.first_forgotten, growth.last_forgotten)
-        start = done = file.edge(conn, mode)
+        tables.conn.execute("BEGIN IMMEDIATE")
+        with tables.conn:
+            self._follow(tables, mode, growth)
+        done = tables.standing(mode).ord
         total = self._engine.backend.settled_ord() if done < growth.last else done
-        while done < total:
-            more = self._engine.read(partial(_after, done=done, edge=total))
-            if not more:
-                break
-            rows = [row for row in (self._row(place) for _, place in more) if row is not None]
-            ord, last = more[-1]
-            file.add(conn, mode, rows, done, (ord, last.row[ID]))
-            done = file.edge(conn, mode)
-            if progress is not None:
-                progress(min(done, total), total)
-        if done - start > max(BATCH, done // 4):
-            file.merge(conn, mode)
-        return done
+        parts = tables.plan(mode, total, self._first_from)
+        count = _Count(progress, sum(min(part.high, total) - part.done for part in parts))
+        for part in parts:
+            tables.fill(part, total, self._read(part, total, count))
+        return tables.standing(mode).ord
+
+    def _first_from(self, low: int) -> int:
+        """The number of the first message from this number on, or the number itself if there is none."""
+        found = self._engine.read(lambda tx: tx.by_ord(low - 1, None, newest=False, limit=1))
+        return found[0][0] if found else low
+
+    def _read(self, part: Part, total: int, count: _Count) -> Iterator[list[tuple[int, bytes, IndexRow | None]]]:
+        """The messages of a part that are not indexed yet, in batches."""
+        done, end = part.done, min(part.high, total)
+        while found := self._engine.read(partial(_after, done=done, edge=end)):
+            yield [(ord, place.row[ID], self._row(ord, place)) for ord, place in found]
+            count.add(found[-1][0] - done)
+            done = found[-1][0]
 
     def check(self) -> Iterator[Damage]:
         """Compares the index with the store; writes nothing. Nodes that are not indexed yet are not reported."""
         for problem in self._file.check(self._find_differences):
             yield Damage(*problem)
 
-    def _find_differences(self, conn: sqlite3.Connection, mode: Mode) -> Iterator[str]:
-        """Names of nodes whose text in the index differs from the store."""
-        done, edge = 0, self._file.edge(conn, mode)
-        if not self._belongs(conn, mode):
+    def _find_differences(self, tables: FtsTables, mode: Mode) -> Iterator[str]:
+        """The parts whose words differ from those of the messages in the store."""
+        if not self._belongs(tables, mode):
             return
-        while done < edge:
-            found = self._engine.read(partial(_after, done=done, edge=edge))
-            if not found:
-                return
-            for row in filter(None, (self._row(place) for _, place in found)):
-                indexed = conn.execute(f"SELECT text, id FROM {mode} WHERE rowid = ?", row[:1]).fetchone()
-                if indexed != row[1:3]:
-                    yield f"node {ids.text(row[2])}"
-            done = found[-1][0]
+        for part in tables.indexed(mode):
+            with closing(FtsTables.in_memory()) as expected:
+                empty = part._replace(done=part.low - 1)
+                expected.put(empty)
+                expected.fill(empty, part.done, self._read(empty, part.done, _Count(None, 0)))
+                stored = {ord for (ord,) in expected.conn.execute("SELECT ord FROM messages")}
+                found = (one for one in tables.occurrences(part) if one[1] in stored)
+                if any(one != other for one, other in zip_longest(found, expected.occurrences(part))):
+                    yield f"messages {part.low} to {part.done} in commit order"
 
-    def _belongs(self, conn: sqlite3.Connection, mode: Mode) -> bool:
+    def _belongs(self, tables: FtsTables, mode: Mode) -> bool:
         """True if the index belongs to the present store: after a restored backup, the nodes may differ.
 
         A mark is an indexed node. The newest mark whose node still exists decides: True if that node has the same id.
         Nodes of marks may be deleted; if all are, the index is not trusted.
         """
-        marks = self._file.marks(conn, mode)
+        marks = tables.marks(mode)
         for ord, id in marks:
             found = self._id_at(ord)
             if found is not None:
@@ -121,25 +139,49 @@ class Index:
     def _id_at(self, ord: int) -> bytes | None:
         return self._engine.read(lambda tx: tx.maintenance.ord_id(ord))
 
-    def _follow_deletions(self, conn: sqlite3.Connection, mode: Mode, first: int, last: int) -> None:
-        """Removes nodes that were deleted from the store after the last search."""
-        known = self._file.last_deletion(conn, mode)
-        done = last if known is None else known
-        if done < first - 1:
-            self._file.empty(conn, mode)
-            done = last
-        if not done == known == last:
-            deletions = partial(self._engine.read, partial(_deletions_after, after=done))
-            self._file.remove_rows(conn, mode, deletions, done)
+    def _follow_now(self, tables: FtsTables) -> None:
+        """Applies all deletions, for all modes. A message in quarantine counts as deleted."""
+        growth = self._engine.read(lambda tx: tx.maintenance.growth(0), single=True)
+        for mode in MODES:
+            self._follow(tables, mode, growth)
+        tables.follow(self._engine.read(_quarantined), growth.last_forgotten)
 
-    def _row(self, place: NodeLocation) -> tuple[int, str, bytes, int, int] | None:
+    def _follow(self, tables: FtsTables, mode: Mode, growth: Growth) -> None:
+        """Applies the deletions since the last search, inside a transaction of the index."""
+        first, last = growth.first_forgotten, growth.last_forgotten
+        done = tables.standing(mode).deletion
+        if not self._belongs(tables, mode) or (done is not None and done < first - 1):
+            tables.clear()
+            done = None
+        deletions = [] if done is None else self._engine.read(partial(_deletions_after, after=done))
+        tables.follow(
+            [(number, min(low, high), high) for number, low, high in deletions], last if done is None else done
+        )
+        if any(low > high for _, low, high in deletions):
+            tables.drop_stale()  # a replaced body has new words
+
+    def _row(self, ord: int, place: NodeLocation) -> IndexRow | None:
         """The index row of a node; None for a corrupted node."""
         node, row = self._engine.node(place), place.row
         try:
             words, about = searchable(node.message), node_facts(node)
         except Corrupted:
             return None
-        return row[POS], words, row[ID], about.role, about.created_at
+        return IndexRow(ord, row[POS], short_id(row[ID]), about.role, about.created_at, words)
+
+
+class _Count:
+    """Reports how many numbers have been read."""
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self._progress = progress
+        self._total = total
+        self._done = 0
+
+    def add(self, count: int) -> None:
+        self._done += count
+        if self._progress is not None:
+            self._progress(min(self._done, self._total), self._total)
 
 
 def _after(tx: Tx, done: int, edge: int) -> list[tuple[int, NodeLocation]]:
@@ -147,7 +189,16 @@ def _after(tx: Tx, done: int, edge: int) -> list[tuple[int, NodeLocation]]:
 
 
 def _deletions_after(tx: Tx, after: int) -> list[tuple[int, int, int]]:
-    return tx.maintenance.deletions_after(after, -1)
+    """Deletions as ranges, in which a replaced body has low = high + 1."""
+    return list(tx.maintenance.deletions_after(after, -1))
+
+
+def _quarantined(tx: Tx) -> list[tuple[int, int, int]]:
+    """The messages in quarantine, as deletions."""
+    found: list[tuple[int, int, int]] = []
+    while rows := tx.maintenance.quarantined_after(found[-1][1] if found else -1, BATCH):
+        found += [(0, row.pos, row.pos) for row in rows]
+    return found
 
 
 def searchable(message: Message) -> str:

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from clew.backends import ID, POS, NodeLocation, Words
+from clew.backends.fts_tables import Mode
 from clew.base.messages import ROLES
 from clew.engine.damage import Damage
 from clew.engine.engine import Engine
 from clew.engine.node import microseconds
 from clew.errors import Corrupted, Unavailable
-from clew.store.search.index import BATCH, Mode, Progress, searchable
+from clew.store.search.index import BATCH, Progress, searchable
 from clew.store.search.text import grams, vector, words
 
 _Words = tuple[int, bytes, int, int, str]
@@ -62,6 +63,9 @@ class ServerIndex:
     def shred(self) -> bool:
         """True: the words were deleted with their messages."""
         return True
+
+    def refill(self) -> None:
+        """Does nothing: nothing else was removed with the words."""
 
     def remove(self) -> None:
         """Deletes all words of every workspace that this user can access."""

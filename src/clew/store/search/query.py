@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import re
-import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
-from functools import partial
-from itertools import accumulate
-from typing import Any, NamedTuple
+from functools import cache, partial
+from itertools import islice
+from typing import Any
 
 from clew.backends import ID, MAX_POS, MAX_SEQ, POS, SEQ_BITS, NodeLocation, RefRow, RunRow, Tx
+from clew.backends.fts_tables import Mode, short_id
 from clew.base.messages import ROLES, Role
 from clew.engine import paths
 from clew.engine.damage import Damage
 from clew.engine.engine import Engine, whole_number
 from clew.engine.node import Node, microseconds, node_row, run_info
 from clew.engine.trash import Visibility
-from clew.errors import Invalid, ReadOnly
+from clew.errors import Corrupted, Invalid, ReadOnly
 from clew.store.search import text as words
-from clew.store.search.index import Index, Mode, Progress, searchable
+from clew.store.search.index import Index, Progress, searchable
+from clew.store.search.matching import IndexMatch, Query, Term, matches
 from clew.store.search.postgres import ServerIndex
 from clew.store.search.text import Marks
 from clew.store.session import Session, row_of
@@ -37,10 +37,7 @@ LONGEST_SNIPPET = 400
 MOST_TERMS = 64
 """The maximum number of terms in a query; further terms are ignored."""
 
-# snippet() puts this mark before and after each match. Text is very unlikely to contain it.
-_MARK = "\x02\ue0c1\x02"
 _TERM = re.compile(r'"([^"]*)"?(\*?)|(\S+)')
-_SHORTEST_GRAM = 3
 
 
 class Hit:
@@ -48,12 +45,11 @@ class Hit:
 
     __slots__ = ("_marks", "_search", "node", "score", "snippet")
 
-    def __init__(self, search: Search, node: Node, snippet: str, marks: Marks | str, score: float) -> None:
-        """`marks` may be the snippet as FTS5 returns it, with marks in the text."""
+    def __init__(self, search: Search, node: Node, snippet: str, marks: Marks, score: float) -> None:
         self._search = search
         self.node = node
         if len(snippet) > LONGEST_SNIPPET:
-            snippet, marks = words.cut(snippet, _marks(marks) if isinstance(marks, str) else marks, LONGEST_SNIPPET)
+            snippet, marks = words.cut(snippet, marks, LONGEST_SNIPPET)
         self.snippet = snippet
         """The part of its text that matched."""
         self._marks = marks
@@ -63,8 +59,6 @@ class Hit:
     @property
     def marks(self) -> Marks:
         """The matches in the snippet, each as start and end."""
-        if isinstance(self._marks, str):
-            self._marks = _marks(self._marks)
         return self._marks
 
     @property
@@ -74,20 +68,6 @@ class Hit:
 
     def __repr__(self) -> str:
         return f"<Hit {self.node!r} {self.score:.3g}>"
-
-
-class _Term(NamedTuple):
-    text: str
-    prefix: bool
-
-
-class _Asked(NamedTuple):
-    mode: Mode
-    terms: list[_Term]
-    where: str
-    bounds: list[Any]
-    limit: int
-    newest: bool
 
 
 class Search:
@@ -120,6 +100,11 @@ class Search:
         with self._lock:
             return self.index.shred()
 
+    def refill(self) -> None:
+        """Indexes again what `forget` removed with the words of deleted messages: see `Index.refill`."""
+        with self._lock:
+            self.index.refill()
+
     def __call__(
         self,
         query: str,
@@ -150,10 +135,14 @@ class Search:
         filters = self._filters(session, role, since, until)
         if self._on_server():
             with suppress(ReadOnly):  # on a replica, or without write permission, use an index in memory
-                return self._find_there(mode, terms, filters | {"newest": newest}, limit, progress)
-        asked = _Asked(mode, terms, *_conditions(mode, filters), limit, newest)
+                self._server.catch_up(mode, progress)
+                found = self._matches_there(mode, terms, filters | {"newest": newest}, limit)
+                return self._hits(mode, terms, limit, found, unsure=mode == "substring")
+        asked = Query(mode, terms, filters, limit, newest)
         with self._lock:
-            return self._beside.search(mode, lambda conn: self._find(conn, asked), progress)
+            return self._beside.search(
+                mode, lambda tables: self._hits(mode, terms, limit, matches(tables, asked)), progress
+            )
 
     def check(self) -> Iterator[Damage]:
         """Damage in the index. Writes nothing."""
@@ -181,26 +170,39 @@ class Search:
             filters["spans"] = self._spans(session)
         return filters
 
-    def _find_there(
-        self, mode: Mode, terms: list[_Term], filters: dict[str, Any], limit: int, progress: Progress | None
-    ) -> list[Hit]:
-        """`_find` on a server: its index returns candidates, and the messages show which match, and where."""
-        self._server.catch_up(mode, progress)
-        texts = [term.text for term in terms]
-        query = words.query(terms) if mode == "words" else words.gram_query(texts)
-        hits: list[Hit] = []
+    def _matches_there(
+        self, mode: Mode, terms: list[Term], filters: dict[str, Any], limit: int
+    ) -> Iterator[IndexMatch]:
+        """The matches on a server, a page at a time."""
+        query = words.query(terms) if mode == "words" else words.gram_query([term.text for term in terms])
         offset, size = 0, limit
-        while True:
-            rows = self._server.find(mode, query, filters, limit=size, offset=offset)
-            for (_, _, rank), node in self._visible(rows):
-                text = searchable(node.message)
-                if mode == "substring" and not all(one.lower() in text.lower() for one in texts):
-                    continue  # it has all trigrams of the term, but apart from each other
-                shown = words.excerpt(text, terms, CONTEXT) if mode == "words" else _excerpt(text, terms)
-                hits.append(Hit(self, node, *shown, rank))
-            if len(rows) < size or len(hits) >= limit:
-                return hits[:limit]
+        while rows := self._server.find(mode, query, filters, limit=size, offset=offset):
+            yield from (IndexMatch(pos, short_id(id), rank) for pos, id, rank in rows)
+            if len(rows) < size:
+                return
             offset, size = offset + size, 2 * size
+
+    def _hits(
+        self, mode: Mode, terms: list[Term], limit: int, found: Iterator[IndexMatch], *, unsure: bool = False
+    ) -> list[Hit]:
+        """The first `limit` matches whose messages still exist and are visible in this workspace, with snippets.
+
+        With `unsure`, leaves out messages that have the trigrams of a term, but apart from each other.
+        """
+        hits: list[Hit] = []
+        size = limit
+        while len(hits) < limit and (page := list(islice(found, size))):
+            for match, node in self._visible(page):
+                try:
+                    text = searchable(node.message)
+                except Corrupted:
+                    continue
+                if unsure and not all(one.text.lower() in text.lower() for one in terms):
+                    continue
+                shown = words.excerpt(text, terms, CONTEXT) if mode == "words" else _excerpt(text, terms)
+                hits.append(Hit(self, node, *shown, match.score))
+            size *= 2  # what is not visible may be much
+        return hits[:limit]
 
     def _spans(self, session: Session | str) -> list[tuple[int, int]]:
         """The positions of all messages of a session, including those that compactions replaced."""
@@ -213,31 +215,14 @@ class Search:
 
         return self._engine.read(work)
 
-    def _find(self, conn: sqlite3.Connection, asked: _Asked) -> list[Hit]:
-        """Hits whose messages still exist and are visible in this workspace, read a page of rows at a time."""
-        mode, terms, _, _, limit, _ = asked
-        sql, values = _statement(conn, asked)
-        hits: list[Hit] = []
-        offset, size = 0, limit
-        while True:
-            rows = conn.execute(f"{sql} LIMIT ?+0 OFFSET ?", [*values, size, offset]).fetchall()
-            shown = self._visible(rows)
-            if mode == "words":
-                hits += [Hit(self, node, text.replace(_MARK, ""), text, -rank) for (_, _, rank, text), node in shown]
-            else:
-                hits += [Hit(self, node, *_excerpt(text, terms), -rank) for (_, _, rank, text), node in shown]
-            if len(rows) < size or len(hits) >= limit:
-                return hits[:limit]
-            offset, size = offset + size, 2 * size  # each page runs the whole query, so keep them few
-
-    def _visible(self, rows: list[Any]) -> Iterator[tuple[Any, Node]]:
-        """The rows whose messages still exist and are visible in this workspace, each with its message."""
-        places = self._engine.read(partial(self._visible_places, positions=[row[0] for row in rows]))
+    def _visible(self, found: list[IndexMatch]) -> Iterator[tuple[IndexMatch, Node]]:
+        """The matches whose messages still exist and are visible in this workspace, each with its message."""
+        places = self._engine.read(partial(self._visible_places, positions=[match.pos for match in found]))
         nodes = dict(zip(places, self._engine.nodes(places.values()), strict=True))
-        for row in rows:
-            node = nodes.get(row[0])
-            if node is not None and node_row(node)[ID] == row[1]:
-                yield row, node
+        for match in found:
+            node = nodes.get(match.pos)
+            if node is not None and short_id(node_row(node)[ID]) == match.id:
+                yield match, node
 
     def _visible_places(self, tx: Tx, positions: list[int]) -> dict[int, NodeLocation]:
         """The nodes at these positions, except those of other workspaces and those that only the trash needs."""
@@ -254,18 +239,34 @@ class Search:
 
     def session_of(self, node: Node) -> Session | None:
         """The most recently active session that contains a message, or contained it before a compaction."""
-        pos, tree = node_row(node)[POS], run_info(node).tree
+        return self.sessions_of([node])[0]
 
-        def work(tx: Tx) -> RefRow | None:
-            refs = [ref for ref in tx.refs_in_tree(tree, 0, MAX_POS) if ref.kind in (SESSION, SUBAGENT)]
-            for ref in sorted(refs, key=lambda ref: -ref.rank):
-                shown = {run.run: upto for run, upto in _all_runs(self._engine, tx, ref.head)}
-                if ref.trashed_at is None and shown.get(pos >> SEQ_BITS, -1) >= pos & MAX_SEQ:
-                    return ref
-            return None
+    def sessions_of(self, nodes: Sequence[Node]) -> list[Session | None]:
+        """`session_of` for each, reading the sessions of each tree once."""
+        wanted = [(run_info(node).tree, node_row(node)[POS]) for node in nodes]
 
-        ref = self._engine.read(work)
-        return None if ref is None else Session(self._parts, ref)
+        def work(tx: Tx) -> list[RefRow | None]:
+            trees = {tree: self._holders(tx, tree) for tree, _ in wanted}
+            return [
+                next((ref for ref, shown in trees[tree] if shown().get(pos >> SEQ_BITS, -1) >= pos & MAX_SEQ), None)
+                for tree, pos in wanted
+            ]
+
+        found = self._engine.read(work) if wanted else []
+        return [None if ref is None else Session(self._parts, ref) for ref in found]
+
+    def _holders(self, tx: Tx, tree: int) -> list[tuple[RefRow, Callable[[], dict[int, int]]]]:
+        """The sessions of a tree, most recently active first, each with the runs it has, read when first needed."""
+
+        def runs(ref: RefRow) -> Callable[[], dict[int, int]]:
+            return cache(lambda: {run.run: upto for run, upto in _all_runs(self._engine, tx, ref.head)})
+
+        refs = [
+            ref
+            for ref in tx.refs_in_tree(tree, 0, MAX_POS)
+            if ref.kind in (SESSION, SUBAGENT) and ref.trashed_at is None
+        ]
+        return [(ref, runs(ref)) for ref in sorted(refs, key=lambda ref: -ref.rank)]
 
 
 def _all_runs(engine: Engine, tx: Tx, head: int | None) -> list[tuple[RunRow, int]]:
@@ -273,20 +274,7 @@ def _all_runs(engine: Engine, tx: Tx, head: int | None) -> list[tuple[RunRow, in
     return [run for origin in paths.origins(engine, tx, head) for run in paths.lineage(tx, origin)]
 
 
-def _conditions(mode: Mode, filters: dict[str, Any]) -> tuple[str, list[Any]]:
-    """The filters as SQL conditions with their values."""
-    sql = {
-        "role": "role = ?",
-        "since": "created_at >= ?",
-        "until": "created_at < ?",
-        "spans": "EXISTS (SELECT 1 FROM json_each(?)"
-        f" WHERE {mode}.rowid BETWEEN json_extract(value, '$[0]') AND json_extract(value, '$[1]'))",
-    }
-    values = [json.dumps(value) if name == "spans" else value for name, value in filters.items()]
-    return "".join(f" AND {sql[name]}" for name in filters), values
-
-
-def _terms(query: str, mode: Mode) -> Iterator[_Term]:
+def _terms(query: str, mode: Mode) -> Iterator[Term]:
     """The terms of a query, which must all match: words, "phrases", prefixes with a star. Never an error."""
     cleaned = query.replace("\0", " ").encode(errors="replace").decode()
     for phrase, star, word in _TERM.findall(cleaned):
@@ -296,57 +284,10 @@ def _terms(query: str, mode: Mode) -> Iterator[_Term]:
         if mode == "substring":
             text = text.strip()
         if text and (mode == "substring" or any(char.isalnum() for char in text)):
-            yield _Term(text, prefix)
+            yield Term(text, prefix)
 
 
-def _statement(conn: sqlite3.Connection, asked: _Asked) -> tuple[str, list[Any]]:
-    """The SQL for rows that have every term, best or newest first.
-
-    The substring index has no terms of one or two characters. LIKE finds these in the matches of the longer terms, or
-    if there are none in all rows, newest first.
-    """
-    mode, terms, where, bounds, limit, newest = asked
-    long = [term for term in terms if mode == "words" or len(term.text) >= _SHORTEST_GRAM]
-    short = [term for term in terms if term not in long]
-    like = " AND text LIKE ? ESCAPE '\\'" * len(short)
-    likes = [_like(term) for term in short]
-    if not long:
-        sql = f"SELECT rowid, id, 0.0, text FROM {mode} WHERE 1{like}{where} ORDER BY created_at DESC, rowid DESC"
-        return sql, [*likes, *bounds]
-    star = " *" if mode == "words" else ""
-    match = " ".join('"' + term.text.replace('"', '""') + '"' + (star if term.prefix else "") for term in long)
-    shown, marks = ("text", [])
-    if mode == "words":
-        shown, marks = f"snippet({mode}, 0, ?, ?, '…', {CONTEXT})", [_MARK, _MARK]
-    score, order = ("0.0", "rowid DESC") if newest else ("rank", "rank")
-    if not newest and _at_most(conn, mode, match, limit):
-        score = order = f"bm25({mode})"
-    sql = f"SELECT rowid, id, {score}, {shown} FROM {mode} WHERE {mode} MATCH ?{like}{where} ORDER BY {order}"
-    return sql, [*marks, match, *likes, *bounds]
-
-
-def _at_most(conn: sqlite3.Connection, mode: Mode, match: str, count: int) -> bool:
-    """True if at most `count` rows match, so that SQLite should sort them.
-
-    To sort by rank, FTS5 prepares a statement of its own, which takes longer than finding a few rows. But if SQLite
-    sorts, it creates the snippets of all rows, not only of the best.
-    """
-    sql = f"SELECT 1 FROM {mode} WHERE {mode} MATCH ? LIMIT 1 OFFSET ?"
-    return conn.execute(sql, (match, count)).fetchone() is None
-
-
-def _like(term: _Term) -> str:
-    escaped = term.text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    return f"%{escaped}%"
-
-
-def _marks(text: str) -> Marks:
-    """The positions of the matches in a snippet of FTS5, after its marks are removed."""
-    ends = list(accumulate(map(len, text.split(_MARK))))
-    return tuple(zip(ends[:-1:2], ends[1::2], strict=False))  # the text may contain a mark itself, after all
-
-
-def _excerpt(text: str, terms: list[_Term]) -> tuple[str, Marks]:
+def _excerpt(text: str, terms: list[Term]) -> tuple[str, Marks]:
     """The text around the first match of a substring, and the positions of the terms in it."""
     pattern = re.compile("|".join(re.escape(term.text) for term in terms), re.IGNORECASE)
     first = pattern.search(text)

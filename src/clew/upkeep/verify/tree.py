@@ -108,12 +108,12 @@ def check_quarantine(found: Findings) -> None:
 
 
 def check_forgotten(found: Findings) -> None:
-    """Positions of deleted nodes are not used again."""
+    """Positions of deleted nodes are not used again. A range of none, after a redaction, is no deletion."""
     for number, row in found.scan(FORGOTTEN):
         if row is None:
             continue
         _, low, high = row
-        if low > high or low >> SEQ_BITS != high >> SEQ_BITS:
+        if low > high + 1 or low >> SEQ_BITS != high >> SEQ_BITS:
             found.add("forgotten", f"deletion {number}", "its range is empty, or in more than one run")
         elif found.one("SELECT 1 FROM nodes WHERE pos BETWEEN ? AND ?", low, high) is not None:
             found.add("forgotten", f"deletion {number}", "the messages it lists as deleted exist")

@@ -1,35 +1,66 @@
 // New messages: they raise a counter, and come in when the reader asks. Nothing that is read moves.
+import { loadedTo, total } from "./@conversation.js@";
+
 const conv = document.querySelector("[data-live]");
 if (conv) {
-  const bar = document.querySelector(".new"), count = bar.querySelector("[data-count]");
-  const list = document.getElementById("messages");
-  let fresh = 0, last = Number(conv.dataset.last), after = conv.dataset.live, source = null;
+  const bar = document.querySelector(".new"), link = bar.querySelector("a"), count = bar.querySelector("[data-count]");
+  const base = `/c/${conv.dataset.conversation}`;
+  let newest = total(), seen = 0, after = conv.dataset.live, source = null, moved = false;
 
   const show = () => {
-    bar.hidden = fresh === 0;
-    count.textContent = fresh === 1 ? "1 new message" : `${fresh} new messages`;
+    const fresh = newest - total();
+    bar.hidden = fresh === 0 && !moved;
+    count.textContent = moved ? "The conversation changed. Reload" : fresh === 1 ? "1 new message" : `${fresh} new messages`;
+  };
+  // Adds the messages after number `last`, each once, and renews those before; gives the first new one.
+  const bringIn = (parts, last) => {
+    const place = document.querySelector("#messages > .window:last-child");
+    let before = [], first = null;
+    for (const one of parts) {
+      const there = one.id && document.getElementById(one.id);
+      if (!one.matches(".msg")) {
+        const day = one.matches(".date-line") && [...place.querySelectorAll(".date-line")].at(-1)?.textContent === one.textContent;
+        if (!there && !day) before.push(one);
+      } else if (Number(one.id.slice(1)) > last) {
+        if (!there) place.append(...before, one);
+        first ??= one;
+        before = [];
+      } else {
+        const folds = [...(there?.querySelectorAll("details") ?? [])];
+        one.querySelectorAll("details").forEach((fold, n) => { fold.open = folds[n]?.open ?? false; });
+        there?.replaceWith(one);
+        before = [];
+      }
+    }
+    return first;
   };
   const connect = () => {
-    source = new EventSource(`/c/${conv.dataset.conversation}/events${after ? `?after=${after}` : ""}`);
+    source = new EventSource(`${base}/events${after ? `?after=${after}` : ""}`);
     source.addEventListener("message", (event) => {
       after = event.lastEventId;
-      fresh += 1;
+      const { number } = JSON.parse(event.data);
+      if (number <= seen) moved = true; // rewound: what is shown is another branch
+      seen = number;
+      newest = Math.max(newest, number); // the page may have been made after the event
       show();
     });
-    source.addEventListener("gone", () => source.close());
+    source.addEventListener("gone", () => { source.close(); if ("locks" in document.body.dataset) location.reload(); });
   };
-  bar.querySelector("a").addEventListener("click", async (event) => {
+  link.addEventListener("click", async (event) => {
+    const last = total(), size = Number(conv.dataset.window);
+    if (moved) { event.preventDefault(); location.reload(); return; }
+    if (loadedTo() < last) { link.href = `${base}?from=${Math.floor(last / size) * size + 1}#m${last + 1}`; return; }
     event.preventDefault();
-    const answer = await fetch(`/c/${conv.dataset.conversation}/messages?from=${last + 1}`).catch(() => null);
+    // A call without a result may have got it: its message is read again.
+    const waiting = [...document.querySelectorAll("#messages .msg")].slice(-20).find((m) => m.querySelector(".call > summary > .i-stop"));
+    const from = waiting ? Number(waiting.id.slice(1)) : last + 1, to = Math.min(newest, from + size - 1); // a window at a time
+    const answer = await fetch(`${base}/messages?from=${from}&to=${to}`).catch(() => null);
     if (!answer?.ok) { location.reload(); return; }
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    const added = [...page.body.children].filter((el) => !el.id || !document.getElementById(el.id));
-    list.append(...added);
-    last += fresh;
-    fresh = 0;
+    const first = bringIn([...new DOMParser().parseFromString(await answer.text(), "text/html").body.children], last);
+    document.querySelector("#messages > .window:last-child").dataset.to = conv.dataset.total = String(to);
     show();
-    added[0]?.scrollIntoView({ block: "start" });
-    added[0]?.focus({ preventScroll: true });
+    first?.scrollIntoView({ block: "start" });
+    first?.focus({ preventScroll: true });
   });
   // A hidden page needs no stream: browsers allow six of them, and each costs the server a little.
   document.addEventListener("visibilitychange", () => {

@@ -1,0 +1,55 @@
+"""A transcript of the Claude Agent SDK whose program is killed between two batches, and resumed.
+
+    pip install 'clew[claude]'
+    python examples/adapters/run_claude.py
+
+The SDK's own program needs a network, so this one writes the batches that the SDK would send.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import uuid
+from typing import Any
+
+from claude_agent_sdk import get_session_messages_from_store, project_key_for_directory
+
+from clew.adapters.claude import ClewSessionStore
+
+SESSION = "7d9f2c58-1d0f-4a57-9a57-0f5a3c1f2b10"
+SAID = ["How is the weather?", "I will look.", "And tomorrow?", "Sunny."]
+
+
+def entry(number: int) -> dict[str, Any]:
+    """A line of the transcript, under an id that is the same whenever it is sent."""
+    ids = [str(uuid.uuid5(uuid.UUID(SESSION), str(n))) for n in range(-1, len(SAID))]
+    role = "assistant" if number % 2 else "user"
+    return {
+        "type": role, "uuid": ids[number + 1], "parentUuid": ids[number] if number else None, "sessionId": SESSION,
+        "message": {"role": role, "content": SAID[number]}, "timestamp": f"2026-11-01T10:00:0{number}.000Z",
+    }  # fmt: skip
+
+
+async def main(folder: str, killed: bool) -> None:
+    """Sends two batches, and with `killed` dies after the first."""
+    key: Any = {"project_key": project_key_for_directory(folder), "session_id": SESSION}
+    with ClewSessionStore(os.path.join(folder, "chats.db")) as store:
+        await store.append(key, [entry(0), entry(1)])
+        if killed:
+            os.kill(os.getpid(), signal.SIGKILL)
+        await store.append(key, [entry(2), entry(3)])
+        for message in await get_session_messages_from_store(store, SESSION, directory=folder):
+            print(f"{message.type}: {message.message['content']}")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        asyncio.run(main(sys.argv[1], killed=True))
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run([sys.executable, __file__, folder], check=False)
+            print("The program was killed. It resumes, and sends the first batch again:")
+            asyncio.run(main(folder, killed=False))

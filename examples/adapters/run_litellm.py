@@ -1,0 +1,59 @@
+"""A program with LiteLLM and no sessions of its own, killed between two calls. Its conversation is in clew.
+
+pip install 'clew[litellm]'
+python examples/adapters/run_litellm.py
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # no request to the network
+
+import litellm
+
+from clew.adapters.litellm import ClewLogger
+
+SAID: list[dict[str, Any]] = [
+    {"role": "user", "content": "How is the weather in Turin?"},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": "1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Turin"}'}}
+        ],
+    },
+    {"role": "tool", "tool_call_id": "1", "content": "sunny"},
+]
+
+
+def main(path: str, killed: bool) -> None:
+    """Makes one call, which repeats the conversation so far, and with `killed` dies after it is stored."""
+    logger = ClewLogger(path)
+    litellm.callbacks = [logger]
+    if killed:
+        litellm.completion(model="gpt-4o", messages=SAID[:1], mock_response="", mock_tool_calls=SAID[1]["tool_calls"])
+    else:
+        litellm.completion(model="gpt-4o", messages=SAID, mock_response="It is sunny in Turin.")
+    while not logger.flush() or len(logger.store.nodes.list().items) < (2 if killed else 4):
+        time.sleep(0.05)  # LiteLLM calls its loggers on a thread
+    if killed:
+        os.kill(os.getpid(), signal.SIGKILL)
+    for node in logger.store.sessions.latest().path():
+        print(f"{node.role}: {node.message.text or node.message.blocks}")
+    logger.close()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        main(sys.argv[1], killed=True)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            store = os.path.join(folder, "chats.db")
+            subprocess.run([sys.executable, __file__, store], check=False)
+            print("The program was killed. It resumes:")
+            main(store, killed=False)

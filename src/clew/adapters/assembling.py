@@ -1,0 +1,160 @@
+"""Conversations put together from the model calls of a program that has no sessions.
+
+A request repeats the conversation so far. Each message is stored once, under an id that is a keyed hash of its content
+and of the messages before it, so the longest stored path that a request extends is found by ids alone. A call that
+continues the last message of a session extends that session. One that begins elsewhere is a fork of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from clew.adapters.chains import place
+from clew.adapters.keyed import Keyed
+from clew.backends import InsertPoint, RefRow, Tx
+from clew.base import ids
+from clew.base.messages import Block, Media, Native, Text, Thinking, ToolCall, ToolResult
+from clew.engine.engine import Draft
+from clew.providers.neutral import neutral
+from clew.sources.titles import from_prompt
+from clew.store.session_table import SESSION
+
+
+class ModelCall(NamedTuple):
+    """What went into a model and what came out."""
+
+    input: Sequence[Native]
+    """The messages of the request, in their order."""
+    choices: Sequence[Sequence[Native]]
+    """The answers, each of one or more messages. Usually there is one; none if the call failed."""
+    started_at: int | None = None
+    """Microseconds since 1970."""
+    ended_at: int | None = None
+    model: str | None = None
+    conversation: str | None = None
+    """The name that the program gives to the conversation; None if it gives none."""
+    continues: bool = False
+    """True if the request has only what is new: it comes after the last message of the named conversation."""
+
+
+class _Link(NamedTuple):
+    """A message and its id."""
+
+    id: bytes
+    message: Native
+    time: int | None
+
+
+class Assembler:
+    """Stores calls as conversations of one tool."""
+
+    def __init__(self, keyed: Keyed) -> None:
+        self._keyed = keyed
+        self._encode = msgspec.json.Encoder(order="sorted").encode
+
+    def store(self, call: ModelCall) -> None:
+        """Stores what is new in a call, in one transaction. A call that is stored twice is stored once.
+
+        Answers after the first one are branches. Conflict if the named conversation is in the trash.
+        """
+        if call.input or call.choices:
+            self._keyed.engine.write(lambda tx: self._store(tx, call))
+
+    def _store(self, tx: Tx, call: ModelCall) -> None:
+        keyed = self._keyed
+        row = None
+        start: bytes | None = None
+        if call.conversation is not None:
+            row = keyed.row(tx, "conversation", call.conversation)
+            if row is not None and call.continues:
+                start = row.head_id
+        asked = list(self._links(call, call.input, start, call.started_at))
+        after = asked[-1].id if asked else start
+        answers = [list(self._links(call, choice, after, call.ended_at)) for choice in call.choices]
+        for answer in [*answers[1:], *answers[:1]] or [[]]:  # the first one last: the session continues there
+            row = self._extend(tx, call, row, start, [*asked, *answer]) or row
+
+    def _links(
+        self, call: ModelCall, messages: Sequence[Native], above: bytes | None, time: int | None
+    ) -> Iterator[_Link]:
+        """Messages with their ids: hashes of the content and of the id before, or of the conversation's name."""
+        workspace = self._keyed.engine.workspace
+        for message in messages:
+            before = f"{workspace}\0{call.conversation or ''}" if above is None else above.hex()
+            above = self._keyed.key("message", before, self._encode(_content(message)).decode())
+            yield _Link(above, message, time)
+
+    def _extend(
+        self, tx: Tx, call: ModelCall, row: RefRow | None, start: bytes | None, chain: list[_Link]
+    ) -> RefRow | None:
+        """Stores the end of a chain that is new. Returns the session; None if nothing is new."""
+        keyed = self._keyed
+        known = tx.existing_ids([link.id for link in chain])
+        count = next((at for at, link in enumerate(chain) if link.id not in known), len(chain))
+        new = chain[count:]
+        if not new:
+            return None
+        above = chain[count - 1].id if count else start
+        point = None if above is None else tx.insert_point(above)
+        if row is None and call.conversation is None and point is not None:
+            row = self._session_at(tx, point)
+        if row is None:
+            names = ("call", new[0].id.hex()) if call.conversation is None else ("conversation", call.conversation)
+            row = keyed.ensure(tx, *names, title=_title(chain), model=call.model, at=point)
+        place(keyed, tx, row, above, [self._draft(link) for link in new])
+        return row
+
+    def _draft(self, link: _Link) -> Draft:
+        return self._keyed.engine.draft(link.message, ids.text(link.id), link.time)
+
+    def _session_at(self, tx: Tx, point: InsertPoint) -> RefRow | None:
+        """The session of this tool whose last message is at a point; of several, the one that was active last."""
+        if point.pos is None:
+            return None
+        found = [
+            row
+            for row in tx.refs_in_tree(point.tree, point.pos, point.pos)
+            if row.kind == SESSION and row.trashed_at is None and self._keyed.owns(row)
+        ]
+        return max(found, key=lambda row: row.rank, default=None)
+
+
+def _content(message: Native) -> list[Any]:
+    """What makes a message the same one when it comes back as input: its role, texts, calls, results and media."""
+    seen = neutral(message)
+    content = list(_parts(seen.blocks))
+    return [seen.role, content]
+
+
+def _parts(blocks: Sequence[Block]) -> Iterator[Any]:
+    text = ""
+    for block in blocks:
+        if isinstance(block, Text):
+            text += block.text
+            continue
+        if isinstance(block, Thinking):  # programs leave it out of the next request
+            continue
+        if text:
+            yield text
+            text = ""
+        if isinstance(block, ToolCall):
+            yield ["call", block.id, block.name, block.arguments]
+        elif isinstance(block, ToolResult):
+            yield ["result", block.call_id, list(_parts(block.content))]
+        elif isinstance(block, Media):
+            yield ["media", msgspec.to_builtins(block)]
+        else:
+            yield ["other", msgspec.to_builtins(block)]
+    if text:
+        yield text
+
+
+def _title(chain: Sequence[_Link]) -> str | None:
+    for link in chain:
+        seen = neutral(link.message)
+        if seen.role == "user":
+            return from_prompt(seen.text)
+    return None

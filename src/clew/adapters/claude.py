@@ -1,0 +1,230 @@
+"""The Claude Agent SDK mirrors its transcripts into clew: ``ClaudeAgentOptions(session_store=ClewSessionStore(…))``.
+
+A transcript is stored as the importer of Claude Code's files stores it: the same session, the same ids of messages,
+every other entry in the log, with the order of all. So a file that is imported and a session that was mirrored are one.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from claude_agent_sdk import fold_session_summary
+from claude_agent_sdk.types import (
+    SessionKey,
+    SessionListSubkeysKey,
+    SessionStoreEntry,
+    SessionStoreListEntry,
+    SessionSummaryEntry,
+)
+
+from clew.adapters.keyed import Adapter, Keyed, Target
+from clew.adapters.threads import in_thread
+from clew.adapters.transcripts import MirroredTranscript
+from clew.adapters.versions import check_version
+from clew.backends import RefRow, Tx
+from clew.base import ids
+from clew.engine.session_data import SessionData, label_set
+from clew.errors import Conflict
+from clew.sources.claude_code import NAME
+from clew.sources.contract import derived_id, uuid_or_none
+from clew.sources.layout import records
+from clew.sources.writing import SOURCE, session_id
+from clew.store.session import Session
+from clew.store.session_table import SESSION, SUBAGENT
+
+MIRROR = "claude"
+"""Where a session's free data has what the SDK asks for: project, session, subpath, time and summary."""
+_AGENT = "subagents/agent-"
+REMEMBERED = 64
+"""Transcripts whose links are remembered, so that an append need not read them."""
+
+
+class TranscriptName(NamedTuple):
+    """A transcript: its key in the SDK, and the names that the importer gives to it."""
+
+    project: str
+    session: str
+    subpath: str
+    owner: str
+    """The id of the main transcript's session."""
+    agent: str
+    """The name of the subagent; empty for the main transcript."""
+
+    @property
+    def conversation(self) -> str:
+        """The importer's name for it."""
+        return f"{self.owner}/{self.agent}" if self.agent else self.owner
+
+
+class ClewSessionStore(Adapter):
+    """Transcripts in a store: a path, a URL or an open `Store`. `options` are those of `clew.open`.
+
+    An entry with a uuid is stored once, however often it is sent. A call returns when the entries are on disk.
+    """
+
+    def __init__(self, target: Target, **options: Any) -> None:
+        check_version("claude-agent-sdk", "0.2.150", "0.3")
+        self._keyed = Keyed(target, NAME, options)
+        self._lock = threading.Lock()
+        self._open: OrderedDict[TranscriptName, MirroredTranscript] = OrderedDict()
+
+    async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
+        """Stores a batch of entries, all or none. Conflict if the session is in the trash."""
+        if entries:
+            await in_thread(self._append, key, entries)
+
+    async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
+        """The entries of a transcript, in their order; None if there are none."""
+        return await in_thread(self._load, key)
+
+    async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
+        """The transcripts of a project that were mirrored here."""
+        found = await in_thread(self._mirrored, project_key)
+        return [{"session_id": one["session"], "mtime": one["mtime"]} for one in found]
+
+    async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
+        """The summaries that the SDK keeps of the transcripts of a project."""
+        found = await in_thread(self._mirrored, project_key)
+        return [{"session_id": one["session"], "mtime": one["mtime"], "data": one["summary"]} for one in found]
+
+    async def delete(self, key: SessionKey) -> None:
+        """Purges a transcript, with those of its subagents. Conflict if it is on hold."""
+        await in_thread(self._delete, key)
+
+    async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
+        """The subpaths of a session's subagents."""
+        return await in_thread(self._list_subkeys, key)
+
+    # -- on a thread
+
+    def _append(self, key: SessionKey, entries: Sequence[SessionStoreEntry]) -> None:
+        with self._lock:
+            # What other processes have appended decides which entries are new, and their order: all in one transaction.
+            try:
+                with self.store.transaction():
+                    name = self._keyed.engine.read(lambda tx: self._name(tx, key))
+                    self._keyed.engine.write(lambda tx: self._ensure_owner(tx, name))
+                    transcript = self._transcript(name)
+                    fresh = transcript.append(entries)
+                    if fresh:
+                        self._keyed.engine.write(lambda tx: self._note(tx, name, key, fresh))
+            except BaseException:
+                self._open.clear()
+                raise
+            self._open[name] = transcript
+            self._open.move_to_end(name)
+            if len(self._open) > REMEMBERED:
+                self._open.popitem(last=False)
+
+    def _load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
+        session = self._find(key)
+        if session is None:
+            return None
+        entries, seen = list[SessionStoreEntry](), set[str]()
+        for line in records(session, self.store):
+            entry = json.loads(line)
+            uuid = entry.get("uuid")
+            if not isinstance(uuid, str) or uuid not in seen:  # an imported copy may have other bytes
+                entries.append(entry)
+                seen.add(uuid)
+        return entries or None
+
+    def _mirrored(self, project: str) -> list[dict[str, Any]]:
+        found = [one.extra.get(MIRROR, {}) for one in self._keyed.labelled(_label(project))]
+        return [one for one in found if "summary" in one]
+
+    def _delete(self, key: SessionKey) -> None:
+        found = self._find(key)
+        with self._lock:
+            self._open.clear()
+        if found is not None:
+            self._keyed.purge_session(found)
+
+    def _list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
+        found = self._find({"project_key": key["project_key"], "session_id": key["session_id"]})
+        return [] if found is None else [_subpath(one.extra, one.agent) for one in found.subagents()]
+
+    # -- names
+
+    def _name(self, tx: Tx, key: SessionKey) -> TranscriptName:
+        """The importer's names for a key: its own, unless another project or another subagent has them."""
+        project, session, subpath = key["project_key"], key["session_id"], key.get("subpath") or ""
+        owner = uuid_or_none(session)
+        if owner is None or self._mirror(tx, owner, SESSION).get("project", project) != project:
+            owner = derived_id(NAME, f"{project}\0{session}")
+        agent = subpath.rpartition("/")[2].removeprefix("agent-") if _is_agent(subpath) else subpath
+        if agent != subpath:
+            other = self._mirror(tx, session_id(NAME, f"{owner}/{agent}"), SUBAGENT).get("subpath", subpath)
+            agent = agent if other == subpath else subpath
+        return TranscriptName(project, session, subpath, owner, agent)
+
+    def _mirror(self, tx: Tx, id: str, kind: str) -> dict[str, Any]:
+        row = tx.ref(self._keyed.engine.workspace, kind, ids.parse(id))
+        found = {} if row is None else (self._keyed.parts.table.data(row).extra or {}).get(MIRROR)
+        return found if isinstance(found, dict) else {}
+
+    def _row(self, tx: Tx, name: TranscriptName) -> RefRow | None:
+        kind = SUBAGENT if name.agent else SESSION
+        return tx.ref(self._keyed.engine.workspace, kind, ids.parse(session_id(NAME, name.conversation)))
+
+    def _find(self, key: SessionKey) -> Session | None:
+        row = self._keyed.engine.read(lambda tx: self._row(tx, self._name(tx, key)))
+        return None if row is None or row.trashed_at is not None else Session(self._keyed.parts, row)
+
+    # -- writing
+
+    def _ensure_owner(self, tx: Tx, name: TranscriptName) -> None:
+        """Creates the session of a main transcript whose subagent writes first."""
+        workspace, key = self._keyed.engine.workspace, ids.parse(name.owner)
+        row = tx.ref(workspace, SESSION, key)
+        if row is not None and row.trashed_at is not None:
+            raise Conflict(f"session {name.owner} is in the trash", hint="Restore it or purge it, then try again.")
+        if row is None and name.agent:
+            origin = {SOURCE: {"tool": NAME, "id": name.owner}, MIRROR: {"project": name.project}}
+            self._keyed.parts.table.add_at(tx, SessionData(extra=origin), key, SESSION, at=None, owner=None)
+
+    def _transcript(self, name: TranscriptName) -> MirroredTranscript:
+        transcript = self._open.get(name)
+        row = self._keyed.engine.read(lambda tx: self._row(tx, name))
+        if transcript is None or not transcript.is_of(row):
+            transcript = MirroredTranscript(self.store, name.owner, name.agent)
+        transcript.catch_up(row)
+        return transcript
+
+    def _note(self, tx: Tx, name: TranscriptName, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
+        """Keeps project, time and summary of a transcript in the session's free data."""
+        row, table = self._row(tx, name), self._keyed.parts.table
+        assert row is not None
+        data = table.data(row)
+        before = (data.extra or {}).get(MIRROR, {})
+        now = self._keyed.engine.clock() // 1000
+        mirror: dict[str, Any] = {"project": name.project, "session": name.session, "mtime": now}
+        labels = set(data.labels)
+        if name.subpath:
+            mirror["subpath"] = name.subpath
+        else:
+            summary: SessionSummaryEntry | None = None
+            if "summary" in before:
+                summary = {"session_id": name.session, "mtime": before["mtime"], "data": before["summary"]}
+            mirror["summary"] = fold_session_summary(summary, key, entries)["data"]
+            labels.add(_label(name.project))
+        extra = {**(data.extra or {}), MIRROR: mirror}
+        table.change(tx, row, msgspec.structs.replace(data, labels=label_set(sorted(labels)), extra=extra))
+
+
+def _is_agent(subpath: str) -> bool:
+    """True for the path of a subagent's transcript, as Claude Code names its files."""
+    return subpath.startswith("subagents/") and subpath.rpartition("/")[2].startswith("agent-")
+
+
+def _subpath(extra: dict[str, Any], agent: str | None) -> str:
+    return str(extra.get(MIRROR, {}).get("subpath") or f"{_AGENT}{agent}")
+
+
+def _label(project: str) -> str:
+    return f"{MIRROR}:{project}"

@@ -1,0 +1,97 @@
+"""Events of ADK as messages of a session, and the session's own data."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+from google.adk.events.event import Event
+
+from clew.adapters.keyed import Keyed
+from clew.base import ids
+from clew.base.messages import Native
+from clew.engine.node import Node
+from clew.engine.session_data import SessionData, label_set
+from clew.errors import Corrupted
+from clew.sources.importer import SOURCE
+
+TOOL = "google-adk"
+"""Also where a session's free data has its state."""
+
+
+def to_native(event: Event) -> Native:
+    """An event as it is stored: the JSON that ADK's own services write. The tokens it took are beside it."""
+    extra: dict[str, Any] = {}
+    if (used := event.usage_metadata) is not None:
+        counts = {
+            "input": used.prompt_token_count,
+            "output": used.candidates_token_count,
+            "cached": used.cached_content_token_count,
+            "reasoning": used.thoughts_token_count,
+        }
+        extra["usage"] = {name: count for name, count in counts.items() if count is not None}
+    if event.model_version:
+        extra["model"] = event.model_version
+    return Native(TOOL, event.model_dump_json(exclude_none=True).encode(), extra=extra or None)
+
+
+def from_node(node: Node) -> Event:
+    """The event that `to_native` was given. Corrupted."""
+    return Event.model_validate_json(raw_event(node))
+
+
+def raw_event(node: Node) -> bytes:
+    """The JSON of an event. Corrupted if the message is not one."""
+    said = node.said
+    if not isinstance(said, Native):
+        raise Corrupted(f"message {node.id}", "it is not an event of ADK")
+    return said.raw
+
+
+class _Stamped(msgspec.Struct):
+    timestamp: float
+
+
+def timestamp(node: Node) -> float:
+    """When an event happened, by its own clock."""
+    return msgspec.json.decode(raw_event(node), type=_Stamped).timestamp
+
+
+def dump_state(state: dict[str, Any]) -> str:
+    """A state as JSON text, which keeps every value that ADK's services keep."""
+    return json.dumps(state)
+
+
+def load_state(text: str) -> dict[str, Any]:
+    """The state that `dump_state` was given."""
+    state: dict[str, Any] = json.loads(text)
+    return state
+
+
+def message_id(keyed: Keyed, names: tuple[str, str, str], event: str) -> str | None:
+    """The id of an event's message; None if the event has none. Two sessions may have events with one id."""
+    return ids.text(keyed.key("event", *names, event)) if event else None
+
+
+def session_data(names: tuple[str, str, str], state: dict[str, Any], created: float, **fields: Any) -> SessionData:
+    """The data of a new session of an app, a user and an id."""
+    app, user, id = names
+    origin = {"tool": TOOL, "id": "/".join(names), "app": app, "user": user, "session": id}
+    return SessionData(labels=labels(app, user), extra={SOURCE: origin, TOOL: own_data(state, created)}, **fields)
+
+
+def labels(app: str, user: str | None = None) -> tuple[str, ...]:
+    """The labels of a session; the last is the one to find the sessions of a user, or of an app."""
+    return label_set([f"{TOOL}:{app}", *([] if user is None else [f"{TOOL}:{app}/{user}"])])
+
+
+def own_data(state: dict[str, Any], created: float) -> dict[str, Any]:
+    """What a session's free data has of ADK."""
+    return {"state": dump_state(state), "created": created}
+
+
+def read_own_data(data: dict[str, Any] | None) -> tuple[dict[str, Any], float]:
+    """The state in a session's free data, and when the session was created."""
+    kept = (data or {})[TOOL]
+    return load_state(kept["state"]), kept["created"]

@@ -1,0 +1,58 @@
+"""State of apps and users in ADK: documents, changed in the transaction that stores an event."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.adk.sessions import State
+from pydantic_core import to_jsonable_python
+
+from clew.adapters.documents import Documents
+from clew.adapters.google_adk.events import dump_state, load_state
+from clew.backends import RefRow, Tx
+
+
+def scoped(state: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """A state by scope, without prefixes, as JSON values. Temporary values are left out; objects become their repr."""
+    found: dict[str, dict[str, Any]] = {"app": {}, "user": {}, "session": {}}
+    for name, value in state.items():
+        if name.startswith(State.TEMP_PREFIX):
+            continue
+        if name.startswith(State.APP_PREFIX):
+            found["app"][name.removeprefix(State.APP_PREFIX)] = value
+        elif name.startswith(State.USER_PREFIX):
+            found["user"][name.removeprefix(State.USER_PREFIX)] = value
+        else:
+            found["session"][name] = value
+    plain: dict[str, dict[str, Any]] = to_jsonable_python(found, serialize_unknown=True)
+    return plain
+
+
+class ScopedStates:
+    """The states of apps and users. Methods are steps of the caller's transaction."""
+
+    def __init__(self, documents: Documents) -> None:
+        self._documents = documents
+
+    def of_user(self, tx: Tx, app: str, user: str) -> dict[str, Any]:
+        """A user's state, without prefixes."""
+        return self._read(self._documents.row(tx, "user", app, user))
+
+    def merge(self, tx: Tx, app: str, user: str, state: dict[str, Any]) -> dict[str, Any]:
+        """The state that a session sees: its own, the app's and the user's."""
+        of_app, of_user = self._read(self._documents.row(tx, "app", app)), self.of_user(tx, app, user)
+        return {
+            **state,
+            **{State.APP_PREFIX + name: value for name, value in of_app.items()},
+            **{State.USER_PREFIX + name: value for name, value in of_user.items()},
+        }
+
+    def update(self, tx: Tx, app: str, user: str, deltas: dict[str, dict[str, Any]]) -> None:
+        """Changes the states of an app and a user."""
+        for scope, names in (("app", (app,)), ("user", (app, user))):
+            if delta := deltas[scope]:
+                state = self._read(self._documents.row(tx, scope, *names))
+                self._documents.put(tx, (scope, *names), dump_state({**state, **delta}))
+
+    def _read(self, row: RefRow | None) -> dict[str, Any]:
+        return load_state(self._documents.value(row, "{}"))

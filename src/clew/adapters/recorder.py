@@ -1,0 +1,117 @@
+"""Records model calls on a thread of its own: the program that makes them never waits, and never sees an error."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from clew.adapters.assembling import Assembler, ModelCall
+from clew.adapters.keyed import Keyed, Target
+
+LIMIT = 1000
+"""Calls that may wait to be stored. Beyond that, new ones are dropped: memory must not grow without a bound."""
+AT_EXIT = 5.0
+"""Seconds that the end of the program waits for calls to be stored."""
+log = logging.getLogger(__name__)
+
+
+class CallRecorder:
+    """Stores calls in a store: a path, a URL or an open `Store`. It is opened by the first call.
+
+    Errors are logged with their type alone, because a message could contain what was said.
+    """
+
+    def __init__(self, target: Target, tool: str, options: dict[str, Any]) -> None:
+        self._target, self._tool, self._options = target, tool, options
+        self._start()
+        atexit.register(_flush_at_exit, weakref.ref(self))
+
+    def _start(self) -> None:
+        self._process = os.getpid()
+        self._waiting: deque[Callable[[], ModelCall | None]] = deque()
+        self._changed = threading.Condition()
+        self._is_busy = False
+        self._is_closed = False
+        self._thread: threading.Thread | None = None
+        self._keyed: Keyed | None = None
+        self.dropped = 0
+        """Calls that were not stored because too many were waiting."""
+        self.failed = 0
+        """Calls that could not be stored."""
+
+    def record(self, call: Callable[[], ModelCall | None]) -> None:
+        """Stores the call that `call` returns, later; None if there is nothing to store."""
+        if self._process != os.getpid():  # a forked process has neither the thread nor the store of its parent
+            self._start()
+        with self._changed:
+            if self._is_closed:
+                return
+            if len(self._waiting) >= LIMIT:
+                self.dropped += 1
+                if self.dropped == 1:
+                    log.warning("clew: %d model calls wait to be stored; further ones are dropped", LIMIT)
+                return
+            self._waiting.append(call)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="clew-recorder", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Waits until all calls so far are stored. False if that takes longer than `timeout` seconds."""
+        if self._process != os.getpid():
+            return True
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._waiting and not self._is_busy, timeout)
+
+    def close(self) -> None:
+        """Stores what waits, and closes the store, unless it was made with an open one."""
+        if self._process != os.getpid():
+            return
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+        if self._keyed is not None:
+            self._keyed.close()
+
+    def keyed(self) -> Keyed:
+        """The sessions in the store, which is opened if it is not open yet."""
+        with self._changed:
+            if self._keyed is None:
+                self._keyed = Keyed(self._target, self._tool, self._options)
+            return self._keyed
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._is_busy = False
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._waiting or self._is_closed)
+                if not self._waiting:
+                    break
+                call = self._waiting.popleft()
+                self._is_busy = True
+            self._store(call)
+
+    def _store(self, call: Callable[[], ModelCall | None]) -> None:
+        try:
+            made = call()
+            if made is not None:
+                Assembler(self.keyed()).store(made)
+        except Exception as error:  # noqa: BLE001  recording must not end the thread
+            self.failed += 1
+            log.warning("clew: a model call was not stored (%s)", type(error).__name__)
+
+
+def _flush_at_exit(recorder: weakref.ref[CallRecorder]) -> None:
+    found = recorder()
+    if found is not None:
+        found.flush(AT_EXIT)

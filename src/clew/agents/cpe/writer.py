@@ -1,0 +1,229 @@
+"""Writes sessions to a new ``.cpeconvo`` file, as CPE does.
+
+CPE keeps messages in trees, with a short id each. A message that was imported from CPE has its old id again. CPE has no
+system messages and no compaction: the former are left out, and messages after a compaction follow those it replaced.
+Model, usage and free data of messages have no place in the file.
+"""
+
+from __future__ import annotations
+
+import base64
+import sqlite3
+import string
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from datetime import UTC, timedelta
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+import msgspec
+
+from clew.agents.cpe.reader import NOTE
+from clew.base.messages import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from clew.engine.node import Node
+from clew.errors import Corrupted, NotFound
+from clew.store.session import Session
+from clew.store.store import Store
+
+SCHEMA = """
+CREATE TABLE messages (
+    id TEXT PRIMARY KEY, parent_id TEXT, title TEXT, role TEXT NOT NULL, tool_result_error BOOLEAN NOT NULL DEFAULT 0,
+    created_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP,
+    FOREIGN KEY (parent_id) REFERENCES messages (id) ON DELETE RESTRICT
+);
+CREATE INDEX idx_messages_created_at ON messages (created_at);
+CREATE INDEX idx_messages_parent_id ON messages (parent_id);
+CREATE TABLE blocks (
+    id TEXT, message_id TEXT NOT NULL, block_type TEXT NOT NULL, modality_type INTEGER NOT NULL,
+    mime_type TEXT NOT NULL, content TEXT NOT NULL, extra_fields TEXT, sequence_order INTEGER NOT NULL,
+    created_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP,
+    PRIMARY KEY (message_id, sequence_order),
+    FOREIGN KEY (message_id) REFERENCES messages (id) ON DELETE CASCADE
+);
+CREATE TEMP TABLE written (node TEXT PRIMARY KEY, id TEXT);
+"""
+_LETTERS = string.digits + string.ascii_uppercase + string.ascii_lowercase
+_ROLES = {"user": "user", "assistant": "assistant", "tool": "tool_result"}
+_MODALITIES = {"text": 0, "image": 1, "audio": 2, "video": 3, "document": 1}
+"""CPE stores a PDF with the modality of an image."""
+_OPAQUE = ("id", "modality_type", "mime_type", "content", "extra_fields")
+Progress = Callable[[int, int], object]
+
+
+class _Row(NamedTuple):
+    """A block as it is stored: the id of its tool call, type, modality, MIME type, content and extra fields."""
+
+    call: str | None
+    kind: str
+    modality: int
+    mime: str
+    content: str
+    extra: dict[str, Any] | None
+
+
+class _Part(NamedTuple):
+    """What becomes one message of CPE: all of a message of clew, or some of its blocks."""
+
+    role: str
+    failed: bool
+    blocks: list[_Row]
+
+
+def write_file(
+    store: Store, path: str, sessions: Iterable[Session], *, damaged: list[str], progress: Progress | None = None
+) -> int:
+    """Writes sessions, with branches and the traces of subagents, to a new file; returns how many there were.
+
+    Messages that cannot be read are left out, and added to `damaged`.
+    """
+    with closing(sqlite3.connect(path, isolation_level=None)) as conn:
+        conn.executescript(f"PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY; {SCHEMA}")
+        waiting, done = list(sessions), 0
+        conn.execute("BEGIN")
+        while waiting:
+            session = waiting.pop(0)
+            waiting += session.subagents()
+            _Tree(conn, store, session, damaged).write()
+            done += 1
+            if progress is not None:
+                progress(done, done + len(waiting))
+        conn.execute("COMMIT")
+    return done
+
+
+class _Tree:
+    """A session on its way into a file."""
+
+    def __init__(self, conn: sqlite3.Connection, store: Store, session: Session, damaged: list[str]) -> None:
+        self._conn, self._store, self._session, self._damaged = conn, store, session, damaged
+
+    def write(self) -> None:
+        for way in self._ways():
+            above: str | None = None
+            for node in way:
+                if node.parent_id is not None:
+                    above = self._name_of(node.parent_id) or above
+                above = self._write(node, above)
+
+    def _ways(self) -> Iterator[Iterable[Node]]:
+        yield self._session.history()
+        for branch in self._session.branches():
+            yield self._store.nodes.path(branch.head_id)
+
+    def _write(self, node: Node, above: str | None) -> str | None:
+        """Writes a message unless it is there; returns the id of the last row that is above its children."""
+        known = self._conn.execute("SELECT id FROM written WHERE node = ?", [node.id]).fetchone()
+        if known is not None:
+            return known[0] or above
+        try:
+            message = node.message
+            parts = [] if message.role == "system" else self._parts(message)
+        except Corrupted:
+            self._damaged.append(node.id)
+            parts = []
+        given = None if not parts else (message.extra or {}).get(NOTE)
+        for number, part in enumerate(parts):
+            name = self._new_name(node, number, given if number == 0 else None)
+            title = (message.label or (self._title() if above is None else None)) if number == 0 else None
+            at = node.created_at.astimezone(UTC) + timedelta(microseconds=number)
+            row = (name, above, title, part.role, part.failed, f"{at:%Y-%m-%d %H:%M:%S.%f}+00:00")
+            self._conn.execute("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?)", row)
+            self._conn.executemany(
+                "INSERT INTO blocks (id, message_id, block_type, modality_type, mime_type, content, extra_fields,"
+                " sequence_order) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                [
+                    (one.call, name, one.kind, one.modality, one.mime, one.content, _json(one.extra), order)
+                    for order, one in enumerate(part.blocks)
+                ],
+            )
+            above = name
+        self._conn.execute("INSERT INTO written VALUES (?, ?)", [node.id, above])
+        return above
+
+    def _name_of(self, node: str) -> str | None:
+        row = self._conn.execute("SELECT id FROM written WHERE node = ?", [node]).fetchone()
+        return None if row is None else row[0]
+
+    def _new_name(self, node: Node, number: int, given: object) -> str:
+        """An id that is free: the one that CPE gave, or one made from the message's id."""
+        if isinstance(given, str) and given and not self._is_taken(given):
+            return given
+        tries = 0
+        while True:
+            value = int.from_bytes(sha256(f"{node.id} {number} {tries}".encode()).digest(), "big")
+            name = "".join(_LETTERS[value // 62**place % 62] for place in range(6))
+            if not self._is_taken(name):
+                return name
+            tries += 1
+
+    def _is_taken(self, name: str) -> bool:
+        return self._conn.execute("SELECT 1 FROM messages WHERE id = ?", [name]).fetchone() is not None
+
+    def _title(self) -> str | None:
+        session = self._session
+        if session.agent is None or (session.title or "").startswith("subagent:"):
+            return session.title
+        return f"subagent:{session.agent}:{session.handle}"
+
+    # -- blocks
+
+    def _parts(self, message: Message) -> list[_Part]:
+        """The messages of CPE that a message becomes: one has either results, all failed or none, or other blocks."""
+        role = _ROLES[message.role]
+        parts: list[_Part] = []
+        for block in message.blocks:
+            if isinstance(block, ToolResult):
+                kind, failed = "tool_result", block.is_error
+                rows = [self._row(one, block.call_id) for one in block.content or (Text(text=""),)]
+            else:
+                kind = role
+                failed = bool(parts) and parts[-1].role == role and parts[-1].failed
+                rows = [self._row(block)]
+            if not parts or (parts[-1].role, parts[-1].failed) != (kind, failed):
+                parts.append(_Part(kind, failed, []))
+            parts[-1].blocks.extend(rows)
+        return parts or [_Part(role, False, [])]
+
+    def _row(self, block: Block, call: str | None = None) -> _Row:
+        if isinstance(block, Text):
+            return _Row(call, "content", 0, "text/plain", _text(block.text), block.extra)
+        if isinstance(block, Thinking):
+            signed = {"thinking_signature": block.signature, "redacted_thinking": block.redacted}
+            extra = {**(block.extra or {}), **{name: value for name, value in signed.items() if value is not None}}
+            return _Row(call, "thinking", 0, "text/plain", _text(block.text), extra or None)
+        if isinstance(block, ToolCall):
+            asked = _json({"name": block.name, "parameters": block.arguments}) or ""
+            return _Row(block.id or None, "tool_call", 0, "application/json", asked, block.extra)
+        if isinstance(block, Media):
+            return self._media(block, call)
+        assert isinstance(block, Opaque)
+        return _opaque(block, call)
+
+    def _media(self, block: Media, call: str | None) -> _Row:
+        extra = {**(block.extra or {}), **({} if block.name is None else {"filename": block.name})} or None
+        if block.blob is None:
+            return _Row(call, "content", 0, "text/plain", _text(block.url or ""), extra)
+        try:
+            content = base64.b64encode(self._session.blobs.get(block.blob)).decode()
+        except NotFound:
+            return _Row(call, "content", 0, "text/plain", f"[{block.mime_type}: deleted]", extra)
+        return _Row(call, "content", _MODALITIES[block.modality], block.mime_type, content, extra)
+
+
+def _opaque(block: Opaque, call: str | None) -> _Row:
+    """A block of a kind that clew does not know. If it came from CPE, it is as it was there."""
+    data = block.data
+    if isinstance(data, dict) and {*_OPAQUE} == {*data}:
+        id, modality, mime, content, extra = (data[name] for name in _OPAQUE)
+        return _Row(id, block.kind, modality, mime, content, extra)
+    if block.kind == "content" and isinstance(data, dict) and {"mime_type", "modality", "content"} == {*data}:
+        return _Row(call, "content", _MODALITIES[data["modality"]], data["mime_type"], data["content"], block.extra)
+    return _Row(call, block.kind, 0, "application/json", _json(data) or "null", block.extra)
+
+
+def _json(value: Any) -> str | None:
+    return None if value is None else msgspec.json.encode(value).decode()
+
+
+def _text(text: str) -> str:
+    return text.encode(errors="replace").decode()

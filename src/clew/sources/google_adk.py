@@ -1,0 +1,69 @@
+"""Sessions of Google's Agent Development Kit: the database of its ``SqliteSessionService``.
+
+An event is a row with its JSON. Events are read in the order of their times, as the service reads them. The state of a
+session is in its log; the states of apps and users belong to no conversation, and are not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from clew.providers.json_values import as_text
+from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
+from clew.sources.items import Item
+from clew.sources.pieces import pieces
+from clew.sources.rows import row_bytes
+from clew.sources.sqlite import open_database, scan, tables_of
+from clew.sources.titles import first_prompt
+from clew.sources.values import object_or_empty, when
+
+NAME = "google-adk"
+_EVENTS = "SELECT * FROM events WHERE app_name = ? AND user_id = ? AND session_id = ? ORDER BY timestamp, rowid"
+
+
+class GoogleADK:
+    """See `clew.sources.contract.Source`."""
+
+    name = NAME
+    title = "Google ADK"
+    deletes_after = None
+
+    def discover(self, home: Home) -> tuple[str, ...]:
+        return ()
+
+    def resume(self, conversation: str) -> None:
+        return None
+
+    def recognise(self, path: str, head: bytes) -> bool:
+        known = tables_of(path, head)
+        return "app_name" in known.get("sessions", ()) and "event_data" in known.get("events", ())
+
+    def read(self, item: Item) -> Iterator[Part]:
+        with open_database(item) as connection:
+            for session in scan(connection, "sessions"):
+                whose = (session["app_name"], session["user_id"], session["id"])
+                name = "/".join(map(str, whose))
+                yield Entry(conversation=name, raw=row_bytes(session, "state"), key="session")
+                above, prompt, model = None, None, None
+                for number, row in enumerate(connection.execute(_EVENTS, whose).fetchall(), 1):
+                    body = str(row["event_data"]).encode()
+                    data = object_or_empty(body)
+                    if not data:
+                        yield Skip(number, "the event is not a JSON object")
+                        continue
+                    (piece,) = pieces(NAME, row_bytes(row, "event_data"), [body])
+                    prompt, model = prompt or first_prompt(piece.message), as_text(data.get("model_version")) or model
+                    id = derived_id(NAME, name, str(row["id"]))
+                    at = when(data.get("timestamp"))
+                    yield Entry(
+                        conversation=name,
+                        raw=piece.raw,
+                        key=str(row["id"]),
+                        id=id,
+                        message=piece.message,
+                        parent=above,
+                        created_at=at,
+                    )
+                    above = id
+                if above is not None:
+                    yield About(conversation=name, title=prompt or name, model=model, head=above)

@@ -1,0 +1,151 @@
+"""Threads of LangGraph: the database of its ``SqliteSaver``.
+
+A checkpoint has the whole state, as MessagePack. The messages of the channel ``messages`` are the conversation; each is
+stored once, and a thread that continued from an earlier checkpoint has a branch. The rest of the state is not read.
+Checkpoints name classes of Python; none of them is imported or created. A subgraph's messages are a subagent's trace.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from clew.base.messages import Native
+from clew.providers.json_values import as_dict
+from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
+from clew.sources.items import Item
+from clew.sources.sqlite import open_database, scan, tables_of
+from clew.sources.titles import first_prompt
+from clew.sources.values import digest, when
+
+NAME = "langgraph"
+PROVIDER = "langchain"
+MESSAGES = "messages"
+_MODULE = re.compile(r"langchain(_core)?\.messages\b")
+_ARGUMENTS = (0, 1, 2, 3, 4, 5)
+"""Extension types of LangGraph that hold a module, a name and arguments. The others are arrays and snapshots."""
+
+
+class LangGraph:
+    """See `clew.sources.contract.Source`."""
+
+    name = NAME
+    title = "LangGraph"
+    deletes_after = None
+
+    def discover(self, home: Home) -> tuple[str, ...]:
+        return ()
+
+    def resume(self, conversation: str) -> None:
+        return None
+
+    def recognise(self, path: str, head: bytes) -> bool:
+        known = tables_of(path, head)
+        return {"thread_id", "checkpoint_id", "checkpoint"} <= set(known.get("checkpoints", ()))
+
+    def read(self, item: Item) -> Iterator[Part]:
+        threads: dict[tuple[str, str], _Thread] = {}
+        with open_database(item) as connection:
+            columns = "thread_id, checkpoint_ns, checkpoint_id, type, checkpoint"
+            for number, row in enumerate(scan(connection, "checkpoints", columns), 1):
+                at = (str(row["thread_id"]), str(row["checkpoint_ns"] or ""))
+                if at not in threads:
+                    threads[at] = _Thread(*at)
+                try:
+                    state = _decode(row["type"], row["checkpoint"])
+                except (msgspec.MsgspecError, RecursionError, TypeError, ValueError) as error:
+                    yield Skip(number, f"the checkpoint cannot be read: {type(error).__name__}")
+                    continue
+                yield from threads[at].entries(str(row["checkpoint_id"]), state)
+        for thread in threads.values():
+            yield from thread.end()
+
+
+class _Stored(NamedTuple):
+    """A message of a thread: its place in the tree, and its id."""
+
+    chain: str
+    id: str
+
+
+class _Thread:
+    """The messages of one thread, or of a subgraph in it."""
+
+    def __init__(self, thread: str, ns: str) -> None:
+        self._owner = thread
+        self._name = f"{thread}/{ns}" if ns else thread
+        self._agent = ns.rpartition("|")[2].partition(":")[0] if ns else None
+        self._seen: dict[str, str] = {}
+        """The ids of messages by their chains: a hash of a message and of all messages before it."""
+        self._latest = ("", "")
+        """The highest id of a checkpoint, and the id of its last message."""
+        self._title: str | None = None
+
+    def entries(self, checkpoint: str, state: dict[str, Any]) -> Iterator[Entry]:
+        """The messages of a checkpoint that no checkpoint before it has."""
+        values = as_dict(state.get("channel_values")).get(MESSAGES)
+        made, above = when(state.get("ts")), _Stored("", "")
+        for message in values if isinstance(values, list) else []:
+            if not isinstance(message, dict):
+                continue
+            raw = msgspec.json.encode(message)
+            chain = digest(above.chain, raw)
+            if chain not in self._seen:
+                self._seen[chain] = derived_id(NAME, self._name, chain)
+                said = Native(PROVIDER, raw, extra=_usage(message))
+                self._title = self._title or first_prompt(said)
+                yield Entry(
+                    conversation=self._name,
+                    raw=raw,
+                    key=chain,
+                    id=self._seen[chain],
+                    message=said,
+                    parent=above.id or None,
+                    created_at=made,
+                )
+            above = _Stored(chain, self._seen[chain])
+        if above.id:
+            self._latest = max(self._latest, (checkpoint, above.id))
+
+    def end(self) -> Iterator[About]:
+        """What is known of the thread after all checkpoints."""
+        if self._latest[1]:
+            owner = None if self._agent is None else self._owner
+            title = self._title or self._name
+            yield About(conversation=self._name, title=title, head=self._latest[1], agent=self._agent, owner=owner)
+
+
+def _usage(message: dict[str, Any]) -> dict[str, Any] | None:
+    used = as_dict(as_dict(message.get("data")).get("usage_metadata"))
+    return {"usage": {"input": used.get("input_tokens"), "output": used.get("output_tokens")}} if used else None
+
+
+def _decode(kind: object, data: object) -> dict[str, Any]:
+    """A checkpoint; empty if it is no object. Raises if it is in no form that is known."""
+    if not isinstance(data, bytes):
+        raise TypeError("a checkpoint is bytes")
+    if kind == "msgpack":
+        found = _unpack(data)
+    elif kind == "json":
+        found = msgspec.json.decode(data)
+    else:
+        raise ValueError("unknown form")
+    return found if isinstance(found, dict) else {}
+
+
+def _unpack(data: bytes | memoryview) -> Any:
+    return msgspec.msgpack.Decoder(ext_hook=_extension).decode(data)
+
+
+def _extension(code: int, data: memoryview) -> Any:
+    """The arguments of an object, instead of the object; for a message, its type and fields, as LangChain dumps it."""
+    if code not in _ARGUMENTS:
+        return None
+    module, _, arguments, *_ = _unpack(data)
+    if isinstance(arguments, dict) and isinstance(module, str) and _MODULE.match(module):
+        fields = {name: value for name, value in arguments.items() if value is not None and name != "type"}
+        return {"type": arguments.get("type"), "data": fields}
+    return arguments

@@ -1,0 +1,130 @@
+"""Finds the messages that match a query in the index next to the store: part by part, best or newest first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from clew.backends.fts_tables import FtsTables, Mode, Part
+
+_SHORTEST_GRAM = 3
+_FILTERS = {
+    "role": "m.role = ?",
+    "since": "m.created_at >= ?",
+    "until": "m.created_at < ?",
+    "spans": "EXISTS (SELECT 1 FROM json_each(?)"
+    " WHERE m.pos BETWEEN json_extract(value, '$[0]') AND json_extract(value, '$[1]'))",
+}
+_NEWEST = "(SELECT -created_at FROM messages WHERE ord = {0}.rowid)"
+
+
+class Term(NamedTuple):
+    """A word, a phrase, or a substring."""
+
+    text: str
+    prefix: bool
+    """True if longer words match, too."""
+
+
+class IndexMatch(NamedTuple):
+    """A message that the index found."""
+
+    pos: int
+    id: int
+    """See `short_id`."""
+    score: float
+
+
+class Query(NamedTuple):
+    """What to find. All terms must match."""
+
+    mode: Mode
+    terms: list[Term]
+    filters: dict[str, Any]
+    limit: int
+    newest: bool
+    """Newest first and unranked, which is fast for many matches."""
+
+
+class _Statement(NamedTuple):
+    """A part of the SQL for one part of the index, in which {0} is its table; and its values."""
+
+    score: str
+    where: str
+    values: list[Any]
+
+
+def matches(tables: FtsTables, query: Query) -> Iterator[IndexMatch]:
+    """The matches, best or newest first. Scores are by the word counts of each part."""
+    parts = tables.indexed(query.mode)
+    found = _newest(tables, query, parts) if query.newest else _best(tables, query, parts)
+    for rows in found:
+        known = {
+            ord: (pos, id)
+            for ord, pos, id in tables.conn.execute(
+                "SELECT ord, pos, id FROM messages WHERE ord IN (SELECT value FROM json_each(?))",
+                (json.dumps([ord for ord, _ in rows]),),
+            )
+        }
+        for ord, score in rows:
+            if ord in known:  # otherwise it was deleted
+                yield IndexMatch(*known[ord], -score)
+
+
+def _best(tables: FtsTables, query: Query, parts: list[Part]) -> Iterator[list[tuple[int, float]]]:
+    """Pages of matches, best first. Each page asks all parts again, so there are few of them."""
+    statement = _statement(query)
+    sql = f"SELECT rowid, {statement.score} FROM {{0}} WHERE {statement.where} ORDER BY 2, 1 LIMIT ?+0"
+    done, size = 0, query.limit
+    while True:
+        rows: list[tuple[int, float]] = []
+        for part in parts:
+            rows += tables.conn.execute(sql.format(part.table), [*statement.values, size])
+        rows = sorted(rows, key=lambda row: row[1])[:size]
+        yield rows[done:]
+        if len(rows) < size:
+            return
+        done, size = size, 3 * size
+
+
+def _newest(tables: FtsTables, query: Query, parts: list[Part]) -> Iterator[list[tuple[int, float]]]:
+    """Pages of matches in reverse order of commit."""
+    statement = _statement(query)
+    sql = f"SELECT rowid, 0.0 FROM {{0}} WHERE {statement.where} ORDER BY rowid DESC LIMIT ?+0 OFFSET ?"
+    for part in reversed(parts):
+        offset, size = 0, query.limit
+        while rows := tables.conn.execute(sql.format(part.table), [*statement.values, size, offset]).fetchall():
+            yield rows
+            offset, size = offset + size, 2 * size
+
+
+def _statement(query: Query) -> _Statement:
+    """The SQL for messages of a part that have every term.
+
+    The substring index has no terms of one or two characters. LIKE finds these in the matches of the longer terms, or
+    if there are none in all messages, newest first.
+    """
+    long = [term for term in query.terms if query.mode == "words" or len(term.text) >= _SHORTEST_GRAM]
+    where = ["{0} MATCH ?"] * bool(long)
+    values: list[Any] = [_match(query.mode, long)] * bool(long)
+    for term in query.terms:
+        if term not in long:
+            where.append("text LIKE ? ESCAPE '\\'")
+            values.append(_like(term))
+    if query.filters or not long:  # a deleted message has no time to sort by
+        conditions = " AND ".join(["m.ord = {0}.rowid", *(_FILTERS[name] for name in query.filters)])
+        where.append(f"EXISTS (SELECT 1 FROM messages m WHERE {conditions})")
+        values += [json.dumps(value) if name == "spans" else value for name, value in query.filters.items()]
+    return _Statement("bm25({0})" if long else _NEWEST, " AND ".join(where), values)
+
+
+def _match(mode: Mode, terms: list[Term]) -> str:
+    """The terms as an FTS5 query."""
+    star = " *" if mode == "words" else ""
+    return " ".join('"' + term.text.replace('"', '""') + '"' + (star if term.prefix else "") for term in terms)
+
+
+def _like(term: Term) -> str:
+    escaped = term.text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return f"%{escaped}%"

@@ -1,0 +1,50 @@
+"""What a request asks for, and answers in other forms than HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+
+def form_of(request: Request) -> str:
+    """The form that a URL asks for: ``json``, ``md``, or empty for a page."""
+    return next((form for form in ("json", "md") if request.url.path.endswith(f".{form}")), "")
+
+
+def key_of(request: Request) -> tuple[str, str]:
+    """The key of a conversation, and the form that is asked for."""
+    key = request.path_params["key"]
+    form = form_of(request)
+    return (key.removesuffix(f".{form}") if form else key), form
+
+
+def path_of(request: Request) -> str:
+    """The path with its query."""
+    query = request.url.query
+    return request.url.path + (f"?{query}" if query else "")
+
+
+def whole_number(text: str | None, default: int) -> int:
+    """A number of a URL; the default for everything else."""
+    return int(text) if text is not None and text.isdecimal() and len(text) < 12 else default
+
+
+def span_of(request: Request) -> tuple[int, int | None]:
+    """The first and the last message that are asked for; None for as many as the page has."""
+    query = request.query_params
+    first, last = max(1, whole_number(query.get("from"), 1)), whole_number(query.get("to"), 0)
+    return first, max(first, last) if last else None
+
+
+def json_answer(value: Any, status: int = 200) -> Response:
+    """A value as JSON."""
+    return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+def markdown_answer(lines: Iterable[str]) -> Response:
+    """Lines as Markdown."""
+    return PlainTextResponse("\n".join(lines) + "\n", media_type="text/markdown")

@@ -1,0 +1,71 @@
+"""A conversation as a file: in each form of `clew export`, and a part of it as Markdown, HTML or JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+from starlette.responses import Response, StreamingResponse
+
+from clew.engine.node import Node
+from clew.errors import Invalid, NotFound
+from clew.exports.to_files import FORMS, exportable, file_name, parts
+from clew.exports.to_html import html
+from clew.exports.to_jsonl import jsonl
+from clew.exports.to_markdown import markdown
+from clew.store.session import Session
+from clew.store.store import Store
+from clew.store.windows import window
+from clew.web.views import node_value, session_value
+
+WHOLE = {"native": "As it was imported", "jsonl": "JSONL, complete"}
+"""Forms of a whole conversation, with their names on the page."""
+PARTS = {"markdown": "Markdown", "html": "HTML", "json": "JSON"}
+"""Forms of a conversation or of a part of it."""
+STEP = 500
+"""Messages that are read at a time."""
+
+
+def download(
+    store: Store, session: Session, form: str, first: int, last: int | None, head: str | None = None
+) -> Response:
+    """The conversation, or its messages from `first` to `last`, as a file that no browser runs. NotFound; Invalid."""
+    exportable([session])
+    partial = first > 1 or last is not None or head is not None
+    if form not in WHOLE and form not in PARTS:
+        raise NotFound("form", form)
+    if form in WHOLE and partial:
+        raise Invalid(f"a part of a conversation is {', '.join(PARTS)}, not {form}")
+    pieces: Iterable[bytes]
+    if form == "jsonl":
+        pieces = jsonl(store, [session])
+    elif form == "json" or partial:
+        pieces = _part(session, form, nodes_between(session, first, last, head))
+    else:
+        pieces = parts(store, session, form, "full")  # type: ignore[arg-type]
+    name = file_name(session, next((end for known, end in FORMS.items() if known == form), ".json"))
+    name = name.encode("ascii", "replace").decode().replace("?", "_")
+    headers = {
+        "content-disposition": f'attachment; filename="{name}"',
+        "content-security-policy": "sandbox; default-src 'none'",
+    }
+    return StreamingResponse(iter(pieces), headers=headers, media_type="application/octet-stream")
+
+
+def nodes_between(session: Session, first: int, last: int | None, head: str | None = None) -> Iterator[Node]:
+    """The messages from number `first` to `last`, or to the end, read in small batches."""
+    total = window(session, 1, 0, head=head).total
+    end = total if last is None else min(last, total)
+    for start in range(max(1, first), end + 1, STEP):
+        yield from window(session, start, min(start + STEP - 1, end), head=head).nodes
+
+
+def _part(session: Session, form: str, nodes: Iterable[Node]) -> Iterator[bytes]:
+    if form == "json":
+        yield b'{"conversation":' + msgspec.json.encode(session_value(session)) + b',"messages":['
+        for number, node in enumerate(nodes):
+            yield (b"," if number else b"") + msgspec.json.encode(node_value(node))
+        yield b"]}\n"
+        return
+    lines = markdown(session, nodes) if form == "markdown" else html(session, nodes)
+    yield from (f"{line}\n".encode() for line in lines)

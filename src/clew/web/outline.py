@@ -1,0 +1,154 @@
+"""The prompts of a conversation, a part at a time: a long conversation is never read as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from clew.base.messages import Media
+from clew.exports.render.message import Entry, entry
+from clew.exports.to_markdown import is_interrupted
+from clew.store.session import Session
+from clew.store.windows import window
+from clew.web.secrets import SecretFinder
+from clew.web.views import many, snippet
+
+WINDOW = 200
+"""Messages on one page of a conversation."""
+PAGE = 120
+"""Prompts on one page of the outline."""
+BEFORE = 30
+"""Prompts before the window that the outline beside a conversation has."""
+SCANNED = 6_000
+"""Messages that one request reads to find prompts."""
+STEP = 600
+"""Messages that are read at a time. A shorter conversation has its whole outline on every page."""
+
+
+class Prompt(NamedTuple):
+    """A line of the outline."""
+
+    number: int
+    words: str
+    url: str
+    notes: list[tuple[str, str]]
+    """What happened until the next prompt: a kind (files, parts, warn, err) and words for it."""
+    seam: bool = False
+    """True for a compaction."""
+
+
+class Outline(NamedTuple):
+    """Some prompts, in order."""
+
+    prompts: list[Prompt]
+    earlier: int | None
+    """There may be prompts before this message."""
+    later: int | None
+    """There may be prompts from this message on."""
+
+
+def outline(
+    session: Session, finder: SecretFinder, first: int, *, head: str | None, forks: Sequence[tuple[int, str]]
+) -> Outline:
+    """The prompts around message `first`. `forks` are numbers of messages before a fork, with words for it."""
+    total = window(session, 1, 0, head=head).total
+    if total <= STEP:
+        return Outline(_lines(session, finder, _entries(session, 1, total, head), head, forks), None, None)
+    before, earlier = _backward(session, first, head)
+    after, later = _forward(session, first, total, head)
+    return Outline(_lines(session, finder, [*before, *after], head, forks), earlier, later)
+
+
+def outline_page(session: Session, finder: SecretFinder, first: int, *, head: str | None = None) -> Outline:
+    """The prompts from message `first` on, one page of them."""
+    total = window(session, 1, 0, head=head).total
+    found, later = _forward(session, max(1, first), total, head)
+    return Outline(_lines(session, finder, found, head, ()), first if first > 1 else None, later)
+
+
+def url(session: Session, *, head: str | None = None, start: int = 1, anchor: str = "", **more: str) -> str:
+    """The URL of a window of a conversation."""
+    query = {**({"head": head} if head else {}), **({"from": str(start)} if start > 1 else {}), **more}
+    return f"/c/{session.id}{'?' + urlencode(query) if query else ''}{'#' + anchor if anchor else ''}"
+
+
+def window_start(number: int) -> int:
+    """The first message of the window that a message is in."""
+    return (number - 1) // WINDOW * WINDOW + 1
+
+
+def is_prompt(one: Entry) -> bool:
+    """True for a message that the user wrote."""
+    return one.message is not None and one.message.role == "user" and not one.is_result and not one.is_summary
+
+
+def outline_value(found: Outline) -> dict[str, Any]:
+    """An outline as JSON."""
+    prompts = [{"number": one.number, "text": one.words, "url": one.url} for one in found.prompts]
+    return {"prompts": prompts, "next": found.later}
+
+
+def _entries(session: Session, first: int, last: int, head: str | None) -> list[Entry]:
+    return [entry(node) for node in window(session, first, last, head=head).nodes]
+
+
+def _forward(session: Session, first: int, total: int, head: str | None) -> tuple[list[Entry], int | None]:
+    """Entries from message `first` on until a page of prompts is complete, and the number after them."""
+    found: list[Entry] = []
+    prompts = 0
+    for start in range(first, min(first + SCANNED, total + 1), STEP):
+        for one in _entries(session, start, min(start + STEP - 1, total), head):
+            prompts += is_prompt(one)
+            if prompts > PAGE:
+                return found, one.number
+            found.append(one)
+    following = first + SCANNED
+    return found, following if following <= total else None
+
+
+def _backward(session: Session, first: int, head: str | None) -> tuple[list[Entry], int | None]:
+    """Entries before message `first` with the last prompts there, and the number before which there are more."""
+    found: list[Entry] = []
+    low = first
+    while low > 1 and first - low < SCANNED and sum(map(is_prompt, found)) < BEFORE:
+        low, upto = max(1, low - STEP), low - 1
+        found = _entries(session, low, upto, head) + found
+    numbers = [one.number for one in found if is_prompt(one)]
+    if len(numbers) > BEFORE:
+        low = numbers[-BEFORE]
+        found = [one for one in found if one.number >= low]
+    return found, low if low > 1 else None
+
+
+def _lines(
+    session: Session, finder: SecretFinder, entries: Iterable[Entry], head: str | None, forks: Sequence[tuple[int, str]]
+) -> list[Prompt]:
+    places = dict(forks)
+    found: list[Prompt] = []
+    for one in entries:
+        if one.is_summary:
+            where = url(session, head=head, start=window_start(one.number), anchor=f"seam{one.number}")
+            found.append(Prompt(one.number, "Compacted here", where, [], seam=True))
+        elif is_prompt(one):
+            words = snippet(one.node, finder, 90) or "(no text)"
+            where = url(session, head=head, start=window_start(one.number), anchor=one.anchor)
+            found.append(Prompt(one.number, words, where, list(_about_prompt(one, places))))
+        elif found:
+            found[-1].notes.extend(note for note in _about_answer(one) if note not in found[-1].notes)
+    return found
+
+
+def _about_prompt(one: Entry, places: dict[int, str]) -> Iterator[tuple[str, str]]:
+    files = sum(isinstance(block, Media) for block in one.message.blocks) if one.message else 0
+    if files:
+        yield "files", many(files, "attachment")
+    if one.number - 1 in places:
+        yield "parts", places[one.number - 1]
+
+
+def _about_answer(one: Entry) -> Iterator[tuple[str, str]]:
+    if one.message is None:
+        yield "err", "damaged message"
+    elif is_interrupted(one.message):
+        yield "warn", "interrupted"

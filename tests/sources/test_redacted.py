@@ -1,0 +1,128 @@
+"""A secret that was removed from an imported message stays away, whatever is imported after it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import clew
+from clew.exports import jsonl, restore
+from clew.redaction import Rules, builtin
+from clew.sources.importer import records
+from clew.sources.registry import find
+from clew.sources.run import run
+from clew.store.redact_message import redact_message
+from tests.reliability.canaries import content
+from tests.sources.made import SESSION, an_id, claude_line
+from tests.sources.made import jsonl as lines
+
+TOKEN = "ghp_0123456789abcdefghijklmnopqrstuvwxyz"
+FORK = an_id(998)
+RULES = Rules(builtin())
+KEYS = {"plain": None, "sealed": bytes(range(32))}
+TALK: list[dict[str, Any]] = [
+    claude_line(1, None, "user", f"Deploy with {TOKEN}, please"),
+    {"type": "last-prompt", "lastPrompt": f"Deploy with {TOKEN}, please", "sessionId": SESSION},
+    claude_line(2, 1, "assistant", [{"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "env"}}]),
+    claude_line(3, 2, "user", [{"type": "tool_result", "tool_use_id": "t1", "content": f'{{"key": "{TOKEN}"}}'}]),
+    claude_line(4, 3, "assistant", "Done"),
+]
+BOUNDARY = {
+    **claude_line(5, None, "system", ""), "type": "system", "subtype": "compact_boundary",
+    "logicalParentUuid": an_id(4), "compactMetadata": {"trigger": "manual"},
+}  # fmt: skip
+SUMMARY = claude_line(6, 5, "user", "They deployed.", isCompactSummary=True)
+
+
+@pytest.fixture(params=list(KEYS))
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[clew.Store]:
+    with clew.open(tmp_path / "s.db", key=KEYS[request.param]) as store:
+        yield store
+
+
+def write(tmp_path: Path, name: str, records: list[dict[str, Any]]) -> Path:
+    path = tmp_path / "projects" / "p" / f"{name}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(lines(records))
+    return path
+
+
+def fork(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A forked copy, as Claude Code writes it: the same uuids under another session."""
+    return [{**one, "sessionId": FORK} for one in records]
+
+
+def bring(store: clew.Store, *paths: Path, **how: Any) -> None:
+    for outcome in run(store, find([str(path) for path in paths]), **how):
+        assert not outcome.skipped
+
+
+def clean(store: clew.Store, *ids: str) -> None:
+    for id in ids:
+        done = redact_message(store, store.nodes.get(id)[0], RULES)
+        assert done.findings and done.receipt is not None and not done.receipt.pending
+
+
+def assert_gone(store: clew.Store, tmp_path: Path) -> None:
+    for session in store.sessions.list().all():
+        assert TOKEN not in str([session.data, [entry.data for entry in session.log.read()]])
+        assert TOKEN not in b"".join(records(session, store)).decode()
+        assert TOKEN not in str([node.said for node in session.history()])
+    assert not store.search("ghp_0123456789abcdefghijklmnopqrstuvwxyz")
+    assert TOKEN.encode() not in content(tmp_path / "s.db")
+    assert store.verify().ok
+
+
+def test_forks_compactions_and_calls(store: clew.Store, tmp_path: Path) -> None:
+    """Messages that a fork shares, before a compaction, a result of a tool call: all sessions have the new version."""
+    one = write(tmp_path, SESSION, [*TALK, BOUNDARY, SUMMARY])
+    two = write(tmp_path, FORK, [*fork(TALK), claude_line(7, 4, "user", "And then?", sessionId=FORK)])
+    bring(store, one, two)
+    shown = {s.id: [node.id for node in s.history()] for s in store.sessions.list().all()}
+    assert len(shown) == 2 and all(an_id(1) in way for way in shown.values())
+    clean(store, an_id(1), an_id(3))
+    assert_gone(store, tmp_path)
+    assert {s.id: [node.id for node in s.history()] for s in store.sessions.list().all()} == shown
+    assert [json.loads(line)["type"] for line in records(store.sessions.get(SESSION), store)] == [
+        one["type"] for one in [*TALK, BOUNDARY, SUMMARY]
+    ]
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["grown", "again"])
+def test_the_same_history_again(store: clew.Store, tmp_path: Path, again: bool) -> None:
+    """Neither a file that has grown, nor one that is read as a whole again, nor a new fork of it brings it back."""
+    path = write(tmp_path, SESSION, TALK)
+    bring(store, path)
+    clean(store, an_id(1), an_id(3))
+    assert_gone(store, tmp_path)
+    write(tmp_path, SESSION, [*TALK, claude_line(5, 4, "user", "Next")])
+    copy = write(tmp_path, FORK, [*fork([TALK[0], *TALK[2:]]), claude_line(7, 4, "user", "And then?", sessionId=FORK)])
+    bring(store, path, copy, again=again)
+    assert_gone(store, tmp_path)
+    texts = [node.id for node in store.sessions.get(SESSION).path()]
+    assert texts == [an_id(number) for number in (1, 2, 3, 4, 5)]
+    assert [node.id for node in store.sessions.get(FORK).path()] == [an_id(number) for number in (1, 2, 3, 4, 7)]
+
+
+def test_an_earlier_export(store: clew.Store, tmp_path: Path) -> None:
+    """An export that was made before and is imported again does not bring it back, nor does it fail."""
+    bring(store, write(tmp_path, SESSION, TALK))
+    saved = b"".join(jsonl(store))
+    clean(store, an_id(1), an_id(3))
+    import io
+
+    restore(store, io.BytesIO(saved))
+    assert_gone(store, tmp_path)
+
+
+def test_copies_of_what_was_redacted_at_import(tmp_path: Path) -> None:
+    """With rules for the store, a fork's differing records are kept as before, without the secret."""
+    with clew.open(tmp_path / "s.db", redact=RULES) as store:
+        bring(store, write(tmp_path, SESSION, TALK), write(tmp_path, FORK, fork(TALK)))
+        assert_gone(store, tmp_path)
+        kept = [json.loads(line) for line in records(store.sessions.get(FORK), store)]
+        assert [one["sessionId"] for one in kept] == [FORK] * len(TALK)
