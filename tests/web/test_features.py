@@ -15,7 +15,7 @@ from clew.exports.render.text import LONGEST, code, conceal, inline, markdown, n
 from clew.redaction import Rules, builtin
 from clew.store.redact_message import redact_message
 from clew.web.finding import TYPED
-from clew.web.outline import PAGE, WINDOW
+from clew.web.outline import BATCH, PAGE
 from clew.web.secrets import SecretFinder
 from tests.web.conftest import Client
 
@@ -126,7 +126,7 @@ def test_prompts_come_in_parts(client: Client, store: clew.Store) -> None:
     session.append([message for n in range(500) for message in (clew.user(f"question {n}"), clew.assistant("yes"))])
     beside = client.get(f"/c/{session.id}?from=601").text
     assert f'href="/c/{session.id}?from=601#m601"' in beside
-    assert f'href="/c/{session.id}?from=401#m599"' in beside
+    assert f'href="/c/{session.id}?from=551#m599"' in beside
     assert beside.count('data-number="') <= PAGE + 30
     seen, start = [], 1
     while start:
@@ -283,9 +283,9 @@ def test_a_rewind_previews_and_restores_files(writer: Client, store: clew.Store,
 def test_windows_end_where_they_are_asked_to(client: Client, store: clew.Store) -> None:
     """A window is limited by its last message and by its size."""
     session = store.sessions.create()
-    session.append([clew.user(f"word{n}") for n in range(1, 2 * WINDOW + 1)])
+    session.append([clew.user(f"word{n}") for n in range(1, 2 * BATCH + 1)])
     assert client.get(f"/c/{session.id}/messages?from=5&to=9").text.count("<article") == 5
-    assert client.get(f"/c/{session.id}/messages?from=5&to=99999").text.count("<article") == WINDOW
+    assert client.get(f"/c/{session.id}/messages?from=5&to=99999").text.count("<article") == BATCH
     assert client.get(f"/c/{session.id}.json?from=5&to=9").json["messages"][-1]["number"] == 9
     assert client.get("/state.json").json == {"locks_in": None}
 

@@ -15,7 +15,7 @@ import pytest
 import clew
 from clew import keys
 from clew.base import ids
-from clew.web.outline import WINDOW
+from clew.web.outline import BATCH, WINDOW
 from clew.web.server import Server, listen
 from clew.web.site import FRESH, Cache, typed_key
 from tests.web.conftest import Client, Opener, filled
@@ -101,13 +101,14 @@ def test_a_long_conversation_is_read_in_windows(client: Client, store: clew.Stor
     session.append([clew.user(f"word{n}") for n in range(1, 1001)])
     wanted = session.path()[654].id
     answer = client.ask(f"/c/{session.id}/m/{wanted}")
-    assert answer.headers["location"] == f"/c/{session.id}?from=601#m655"
-    page = client.get(f"/c/{session.id}?from=601").text
+    assert answer.headers["location"] == f"/c/{session.id}?from=651#m655"
+    page = client.get(f"/c/{session.id}?from=651").text
     assert page.count("<article") == WINDOW
     assert 'id="m655"' in page
-    assert f"/c/{session.id}?from=401" in page
-    assert f"/c/{session.id}?from=801" in page
-    assert "Messages 601 – 800 of 1,000" in page
+    assert f"/c/{session.id}?from=601" in page
+    assert f"/c/{session.id}?from=701" in page
+    assert "Messages 651 – 700 of 1,000" in page
+    assert client.get(f"/c/{session.id}?from=651&to=999").text.count("<article") == BATCH
     assert client.get(f"/c/{session.id}?from=99999").text.count("<article") == 0
 
 

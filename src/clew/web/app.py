@@ -7,7 +7,6 @@ from contextlib import suppress
 from hmac import compare_digest
 from typing import Any
 
-import jinja2
 import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -27,21 +26,17 @@ from clew.web.answers import form_of, json_answer, key_of, markdown_answer, path
 from clew.web.attachments import attachment
 from clew.web.changes import CHANGES
 from clew.web.comparing import comparison, comparison_lines, comparison_value
-from clew.web.outline import WINDOW, outline_page, outline_value, url, window_start
+from clew.web.outline import BATCH, WINDOW, outline_page, outline_value, url, window_start
 from clew.web.site import Locked, Site, typed_key
+from clew.web.templating import render
 from clew.web.views import (
     PINNED,
-    dot,
-    many,
     node_value,
     origin,
     project_of,
     resume_command,
     session_value,
     shown_text,
-    to_line,
-    to_tip,
-    tool,
     tool_of,
     utc_now,
 )
@@ -58,16 +53,6 @@ class Pages:
     def __init__(self, site: Site) -> None:
         self._site = site
         self.streams = live.Streams()
-        loader = jinja2.PackageLoader("clew.web")
-        self._templates = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-        self._templates.filters |= {
-            "shown": lambda text: to_line(site.secrets.in_line(text or "")),
-            "tip": lambda text: to_tip(site.secrets.in_line(text or "")),
-            "n": lambda number: f"{number:,}", "many": many, "dot": dot,
-        }  # fmt: skip
-        self._templates.globals |= {
-            "site": site, "tool": tool, "asset": lambda name: f"/static/{site.assets[name].name}",
-        }  # fmt: skip
 
     def end(self) -> None:
         """Ends searches that build an index: the server ends."""
@@ -102,13 +87,13 @@ class Pages:
         session, head = self._site.session(key), request.query_params.get("head") or None
         first, last = span_of(request)
         if form:
-            last = first + WINDOW - 1 if last is None else min(last, first + downloads.STEP - 1)
+            last = first + BATCH - 1 if last is None else min(last, first + downloads.STEP - 1)
             found = window(session, first, last, head=head)
             if form == "md":
                 return markdown_answer(markdown(session, found.nodes))
             values = {"conversation": session_value(session), "messages": [node_value(node) for node in found.nodes]}
             return json_answer({**values, "from": first, "total": found.total})
-        view = talk.view(self._site, session, first, head=head)
+        view = talk.view(self._site, session, first, last=last, head=head)
         words = request.query_params.get("find", "")[:1000]
         matches = []
         if words.strip():
@@ -120,6 +105,7 @@ class Pages:
             origin=origin(session), project=project_of(session), resume=resume_command(session),
             facts=talk.facts(session), checkpoints=talk.checkpoints(session, now), whole=downloads.WHOLE,
             parts=downloads.PARTS, subagents=talk.subagents(session), compare_url=talk.compare_url, WINDOW=WINDOW,
+            BATCH=BATCH,
             labels=[label for label in session.labels if label != PINNED], pinned=PINNED in session.labels,
             start_of=window_start, most=finding.MOST, newest=talk.newest(view),
         )  # fmt: skip
@@ -307,7 +293,7 @@ class Pages:
     # -- answers
 
     def _page(self, template: str, *, status: int = 200, **values: Any) -> Response:
-        return HTMLResponse(self._templates.get_template(template).render(**values), status)
+        return HTMLResponse(render(self._site, template, **values), status)
 
     def _name(self, text: str) -> str:
         return shown_line(self._site.secrets.in_line(text))

@@ -21,7 +21,7 @@ from clew.exports.render.text import inline, one_line, plain
 from clew.exports.render.tools import changes
 from clew.store.session import Session
 from clew.store.windows import Leaving, leaving, seams, window
-from clew.web.outline import WINDOW, Outline, outline, url, window_start
+from clew.web.outline import BATCH, WINDOW, Outline, outline, url, window_start
 from clew.web.site import Site
 from clew.web.views import ago, snippet
 
@@ -90,7 +90,7 @@ def view(
     Without `whole`, only the articles: neither the outline nor the files.
     """
     first = max(1, first)
-    upto = first + WINDOW - 1 if last is None else max(first, min(last, first + WINDOW - 1))
+    upto = first + WINDOW - 1 if last is None else max(first, min(last, first + BATCH - 1))
     found = window(session, first, upto + AFTER, head=head)
     every = [hide_secrets(site, entry(node)) for node in found.nodes]
     entries, more = every[: upto - first + 1], every[upto - first + 1 :]

@@ -14,16 +14,20 @@ from clew.store.windows import window
 from clew.web.secrets import SecretFinder
 from clew.web.views import many, snippet
 
-WINDOW = 200
-"""Messages on one page of a conversation."""
+WINDOW = 50
+"""Messages on one page of a conversation: few, since the first paint waits for all of them."""
+BATCH = 200
+"""Messages that one request may ask for."""
 PAGE = 120
 """Prompts on one page of the outline."""
 BEFORE = 30
 """Prompts before the window that the outline beside a conversation has."""
 SCANNED = 6_000
 """Messages that one request reads to find prompts."""
-STEP = 600
-"""Messages that are read at a time. A shorter conversation has its whole outline on every page."""
+STEP = 150
+"""Messages that are read at a time."""
+SHORT = 600
+"""Messages of a conversation whose whole outline is on every page."""
 
 
 class Prompt(NamedTuple):
@@ -53,7 +57,7 @@ def outline(
 ) -> Outline:
     """The prompts around message `first`. `forks` are numbers of messages before a fork, with words for it."""
     total = window(session, 1, 0, head=head).total
-    if total <= STEP:
+    if total <= SHORT:
         return Outline(_lines(session, finder, _entries(session, 1, total, head), head, forks), None, None)
     before, earlier = _backward(session, first, head)
     after, later = _forward(session, first, total, head)

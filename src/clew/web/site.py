@@ -149,6 +149,10 @@ class Site:
         """A session by id or handle. NotFound; Ambiguous."""
         return self.store.sessions.get(key)
 
+    def asset_url(self, name: str) -> str:
+        """The URL of a static file."""
+        return f"/static/{self.assets[name].name}"
+
     def asset(self, name: str) -> Asset:
         """A static file by its name with the hash. NotFound."""
         for one in self.assets.values():

@@ -57,7 +57,7 @@ def tool_of(session: Session) -> ToolBadge:
 @lru_cache(256)  # the names come from stored data
 def tool(name: str) -> ToolBadge:
     """A program by its name."""
-    known = _sources().get(name)
+    known = None if name == OWN else _sources().get(name)
     title = known.title if known is not None else name
     badge, hue = _BADGES.get(name, (title[:2], "ow"))
     return ToolBadge(name, title, badge, hue)
@@ -72,7 +72,7 @@ def origin(session: Session) -> dict[str, str]:
 def resume_command(session: Session) -> str:
     """The command that continues a conversation in the tool it came from, in its directory; else in clew."""
     noted = origin(session)
-    command = resume_elsewhere(noted.get("tool", ""), noted.get("id", ""))
+    command = resume_elsewhere(noted["tool"], noted.get("id", "")) if "tool" in noted else None
     if command is None:
         return f"clew chat -c {session.handle}"
     return f"cd {quote(session.cwd)} && {command}" if session.cwd else command

@@ -10,7 +10,7 @@ if (conv) {
   const show = () => {
     const fresh = newest - total();
     bar.hidden = fresh === 0 && !moved;
-    count.textContent = moved ? "The conversation changed. Reload" : fresh === 1 ? "1 new message" : `${fresh} new messages`;
+    count.textContent = moved ? "The conversation changed. Go to its end" : fresh === 1 ? "1 new message" : `${fresh} new messages`;
   };
   // Adds the messages after number `last`, each once, and renews those before; gives the first new one.
   const bringIn = (parts, last) => {
@@ -47,13 +47,13 @@ if (conv) {
     source.addEventListener("gone", () => { source.close(); if ("locks" in document.body.dataset) location.reload(); });
   };
   link.addEventListener("click", async (event) => {
-    const last = total(), size = Number(conv.dataset.window);
-    if (moved) { event.preventDefault(); location.reload(); return; }
+    const last = total(), size = Number(conv.dataset.window), batch = Number(conv.dataset.batch);
+    if (moved) { link.href = `${base}/m/${after}`; return; }
     if (loadedTo() < last) { link.href = `${base}?from=${Math.floor(last / size) * size + 1}#m${last + 1}`; return; }
     event.preventDefault();
     // A call without a result may have got it: its message is read again.
     const waiting = [...document.querySelectorAll("#messages .msg")].slice(-20).find((m) => m.querySelector(".call > summary > .i-stop"));
-    const from = waiting ? Number(waiting.id.slice(1)) : last + 1, to = Math.min(newest, from + size - 1); // a window at a time
+    const from = waiting ? Number(waiting.id.slice(1)) : last + 1, to = Math.min(newest, from + batch - 1);
     const answer = await fetch(`${base}/messages?from=${from}&to=${to}`).catch(() => null);
     if (!answer?.ok) { location.reload(); return; }
     const first = bringIn([...new DOMParser().parseFromString(await answer.text(), "text/html").body.children], last);
