@@ -92,7 +92,7 @@ $(VENV)/.dev: $(VENV)/.made pyproject.toml
 	@echo "Setting up .venv-adapters/$* …"
 	@$(PYTHON) -m venv .venv-adapters/$*
 	@.venv-adapters/$*/bin/python -m pip install --quiet --disable-pip-version-check --no-compile \
-	  -e '.[aio,cli,crypto,postgres,redaction]' -r tests/adapters/requirements.txt -r tests/adapters/$*/requirements.txt
+	  -e '.[aio,cli,crypto,postgres,redaction,web]' -r tests/adapters/requirements.txt -r tests/adapters/$*/requirements.txt
 	@if [ -e tests/adapters/$*/sdist.txt ]; then cd .venv-adapters/$* && mkdir -p sdist && \
 	  bin/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: -d sdist \
 	  -r ../../tests/adapters/$*/sdist.txt && for one in sdist/*.tar.gz; do tar xzf "$$one" -C sdist; done; fi

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import wave
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +201,53 @@ def test_a_subagent_is_read_where_it_was_started(browser: Any, site: Any) -> Non
     page.context.close()
 
 
+def recording() -> bytes:
+    """A second of silence."""
+    made = BytesIO()
+    with wave.open(made, "wb") as file:
+        file.setparams((1, 2, 8000, 8000, "NONE", ""))
+        file.writeframes(bytes(16_000))
+    return made.getvalue()
+
+
+def test_a_recording_is_played_and_a_document_is_saved(browser: Any, site: Any) -> None:
+    """The player reads from the attachment's own path; a PDF, which no sandbox shows, is downloaded as it is."""
+    server, store, _ = site
+    session = store.sessions.create(title="Attached")
+    sound = session.attach(recording(), mime_type="audio/wav", modality="audio", name="a.wav")
+    paper = session.attach(b"%PDF-1.7 paper", mime_type="application/pdf", modality="document", name="a.pdf")
+    session.append(clew.user(sound, paper))
+    page = visit(browser, server, f"/c/{session.id}")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    play = "a => new Promise((done, failed) => { a.onended = () => done(a.duration); a.onerror = failed; a.play() })"
+    assert page.locator("audio").evaluate(play) == 1
+    assert [url for url in asked if "/blob/" not in url] == []
+    with page.expect_download() as download:
+        page.get_by_role("link", name="a.pdf").click()
+    assert download.value.suggested_filename == "a.pdf"
+    assert Path(download.value.path()).read_bytes() == b"%PDF-1.7 paper"
+    assert page.problems == []
+    page.context.close()
+
+
+def test_a_conversation_is_deleted_while_it_is_read(browser: Any, site: Any) -> None:
+    """The page says so, and nothing that is read moves; the way leads to the list."""
+    server, store, _ = site
+    session = store.sessions.create(title="Deleted meanwhile")
+    session.append([clew.user(f"message {n} " + "word " * 80) for n in range(30)])
+    page = visit(browser, server, f"/c/{session.id}")
+    page.evaluate("window.scrollTo(0, 900)")
+    before = position(page, "m10")
+    session.trash()
+    page.locator("[data-count]", has_text="This conversation was deleted").wait_for()
+    assert position(page, "m10") == before
+    page.locator(".new a").click()
+    page.wait_for_url(f"http://127.0.0.1:{server.port}/")
+    assert page.get_by_text("Deleted meanwhile").count() == 0
+    page.context.close()
+
+
 def test_changes_by_keyboard(browser: Any, site: Any) -> None:
     """Rename, label, note, rewind and fork without a pointer; each dialog can be cancelled."""
     server, store, _ = site
@@ -321,6 +370,7 @@ def test_axe_finds_nothing_on_the_other_pages(
     base = f"/c/{session.id}"
     opened = {
         "/trash": "", f"{base}/m/{session.head_id}/raw": "", f"/c/{session.id}/outline": "", "/c/nothing": "",
+        f"{base}/files": "",
         f"{base}?find=order": "", f"/c/{secret.id}": "", f"/c/{paged.id}?from=201": "",
         f"{base}#ask": "document.querySelector('[data-write=rename]').click()",
         f"{base}#palette": "document.querySelector('[data-do=palette]').click()",

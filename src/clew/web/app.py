@@ -21,7 +21,7 @@ from clew.exports.render.text import LONGEST
 from clew.exports.to_markdown import markdown
 from clew.store.windows import end_below, number_of, window
 from clew.web import conversation as talk
-from clew.web import downloads, finding, listing, live
+from clew.web import downloads, files, finding, listing, live
 from clew.web.answers import form_of, json_answer, key_of, markdown_answer, path_of, span_of
 from clew.web.attachments import attachment
 from clew.web.changes import CHANGES
@@ -103,9 +103,9 @@ class Pages:
             "conversation.html",
             session=session, view=view, url=url, words=words, matches=matches, tool_of=tool_of(session),
             origin=origin(session), project=project_of(session), resume=resume_command(session),
-            facts=talk.facts(session), checkpoints=talk.checkpoints(session, now), whole=downloads.WHOLE,
+            facts=talk.facts(session), checkpoints=files.checkpoints(session, now), whole=downloads.WHOLE,
             parts=downloads.PARTS, subagents=talk.subagents(session), compare_url=talk.compare_url, WINDOW=WINDOW,
-            BATCH=BATCH,
+            BATCH=BATCH, change_url=files.change_url,
             labels=[label for label in session.labels if label != PINNED], pinned=PINNED in session.labels,
             start_of=window_start, most=finding.MOST, newest=talk.newest(view),
         )  # fmt: skip
@@ -128,6 +128,18 @@ class Pages:
         if form == "md":
             return markdown_answer(f"- #{one.number} {shown_line(one.words)}" for one in found.prompts)
         return self._page("outline.html", session=session, found=found, head=head)
+
+    def files(self, request: Request) -> Response:
+        """The files that a conversation changed, and its checkpoints."""
+        session, (first, _) = self._site.session(request.path_params["key"]), span_of(request)
+        head = request.query_params.get("head") or None
+        found, rows = files.file_changes(session, first, head=head), files.checkpoints(session, utc_now())
+        form = form_of(request)
+        if form == "json":
+            return json_answer(files.changes_value(found, rows))
+        if form == "md":
+            return markdown_answer(files.changes_lines(found, rows))
+        return self._page("files.html", session=session, found=found, rows=rows, head=head, links=files.links)
 
     def find(self, request: Request) -> Response:
         """Matches inside one conversation, as JSON: for a page while words are typed."""
@@ -193,7 +205,7 @@ class Pages:
     def compare(self, request: Request) -> Response:
         """Two branches from where they part."""
         session = self._site.session(request.path_params["key"])
-        form = request.path_params.get("form", "")
+        form = form_of(request)
         found = comparison(self._site, session, request.query_params.get("a"), request.query_params.get("b"))
         if form == "json":
             return json_answer(comparison_value(found))
@@ -346,9 +358,9 @@ def make_app(site: Site) -> tuple[Starlette, Pages]:
         get("/c/{key}/messages", pages.messages),
         get("/c/{key}/events", pages.events),
         *(get(f"/c/{{key}}/outline{end}", pages.outline) for end in ("", ".json", ".md")),
+        *(get(f"/c/{{key}}/files{end}", pages.files) for end in ("", ".json", ".md")),
         get("/c/{key}/find.json", pages.find),
-        get("/c/{key}/compare", pages.compare),
-        get("/c/{key}/compare.{form}", pages.compare),
+        *(get(f"/c/{{key}}/compare{end}", pages.compare) for end in ("", ".json", ".md")),
         get("/c/{key}/blob/{digest}", pages.blob),
         get("/c/{key}/export", pages.export),
         get("/c/{key}/export/{form}", pages.export),

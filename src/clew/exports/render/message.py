@@ -14,7 +14,7 @@ from clew.exports.render.text import attribute, inline, markdown, name_secrets, 
 from clew.exports.render.tools import ShownCall, json_block, render_call, render_result
 from clew.exports.to_markdown import HIDDEN, is_interrupted, read
 
-VERSION = 2
+VERSION = 3
 """Grows with every change of the HTML of a message: caches must not keep the older form."""
 NAMES = {
     "user": "You", "assistant": "Assistant", "tool": "Tool result", "system": "System", "summary": "Summary",
@@ -231,7 +231,7 @@ class Renderer:
         )
 
     def media(self, block: Media) -> str:
-        """An attachment: an image if the page has it, otherwise its name and kind."""
+        """An attachment: an image or a recording if the page has it, otherwise its name and kind."""
         url = self._links.media(block) if self._links.media is not None else None
         name = inline(one_line(name_secrets(block.name or block.modality)))
         where = block.url if block.url and not block.url.startswith("data:") else None
@@ -240,8 +240,11 @@ class Renderer:
         icon = '<span class="ic"><span class="i i-file" aria-hidden="true"></span></span>'
         if url is None:
             return f'<span class="attach">{icon}<span>{about}</span></span>'
+        label = attribute(block.name or block.modality)
+        if block.mime_type.startswith("audio/"):
+            player = f'<audio controls preload="none" src="{escape(url)}" aria-label="{label}"></audio>'
+            return f'<span class="attach"><a href="{escape(url)}">{icon}<span>{about}</span></a>{player}</span>'
         if block.modality == "image" and block.mime_type in SHOWN_IMAGES:
-            label = attribute(block.name or block.modality)
             icon = f'<img src="{escape(url)}" alt="{label}" loading="lazy" width="176" height="104">'
         return f'<a class="attach" href="{escape(url)}">{icon}<span>{about}</span></a>'
 

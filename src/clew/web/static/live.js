@@ -5,12 +5,12 @@ const conv = document.querySelector("[data-live]");
 if (conv) {
   const bar = document.querySelector(".new"), link = bar.querySelector("a"), count = bar.querySelector("[data-count]");
   const base = `/c/${conv.dataset.conversation}`;
-  let newest = total(), seen = 0, after = conv.dataset.live, source = null, moved = false;
+  let newest = total(), seen = 0, after = conv.dataset.live, source = null, moved = false, gone = false;
 
   const show = () => {
     const fresh = newest - total();
-    bar.hidden = fresh === 0 && !moved;
-    count.textContent = moved ? "The conversation changed. Go to its end" : fresh === 1 ? "1 new message" : `${fresh} new messages`;
+    bar.hidden = fresh === 0 && !moved && !gone;
+    count.textContent = gone ? "This conversation was deleted. All conversations" : moved ? "The conversation changed. Go to its end" : fresh === 1 ? "1 new message" : `${fresh} new messages`;
   };
   // Adds the messages after number `last`, each once, and renews those before; gives the first new one.
   const bringIn = (parts, last) => {
@@ -44,10 +44,16 @@ if (conv) {
       newest = Math.max(newest, number); // the page may have been made after the event
       show();
     });
-    source.addEventListener("gone", () => { source.close(); if ("locks" in document.body.dataset) location.reload(); });
+    source.addEventListener("gone", () => {
+      source.close();
+      if ("locks" in document.body.dataset) { location.reload(); return; }
+      gone = true;
+      show();
+    });
   };
   link.addEventListener("click", async (event) => {
     const last = total(), size = Number(conv.dataset.window), batch = Number(conv.dataset.batch);
+    if (gone) { link.href = "/"; return; }
     if (moved) { link.href = `${base}/m/${after}`; return; }
     if (loadedTo() < last) { link.href = `${base}?from=${Math.floor(last / size) * size + 1}#m${last + 1}`; return; }
     event.preventDefault();
@@ -64,7 +70,7 @@ if (conv) {
   });
   // A hidden page needs no stream: browsers allow six of them, and each costs the server a little.
   document.addEventListener("visibilitychange", () => {
-    if (document.hidden) { source?.close(); source = null; } else if (!source) connect();
+    if (document.hidden) { source?.close(); source = null; } else if (!source && !gone) connect();
   });
   if (!document.hidden) connect();
 }
