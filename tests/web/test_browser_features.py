@@ -248,6 +248,54 @@ def test_a_conversation_is_deleted_while_it_is_read(browser: Any, site: Any) -> 
     page.context.close()
 
 
+def test_reading_by_pointer(browser: Any, site: Any) -> None:
+    """Filters, prompts, toggles, folds, theme, help, palette, branches, raw form and copies need no keyboard."""
+    server, _, session = site
+    page = visit(browser, server, "/", permissions=["clipboard-read", "clipboard-write"])
+    page.locator(".facet a", has_text="tidepool").click()
+    page.wait_for_url("**/?project=tidepool")
+    page.get_by_role("link", name="Webhook retries create duplicate orders").first.click()
+    page.locator("#outline a[data-number='6']").click()
+    page.wait_for_url(f"**/c/{session.id}#m6")
+    assert page.evaluate("document.activeElement.id") == "m6"
+    for name, part in (("Tools", ".calls"), ("Answers", ".msg.ai"), ("Prompts", ".msg.you"), ("Thinking", ".think")):
+        box = page.locator(".toggles label", has_text=name)
+        box.click()
+        assert page.locator(part).locator("visible=true").count() == 0
+        box.click()
+        assert page.locator(part).locator("visible=true").count() > 0
+    page.locator(".toggles label", has_text="Errors only").click()
+    assert page.locator(".msg").locator("visible=true").count() == 1
+    page.locator(".toggles label", has_text="Errors only").click()
+    page.locator("#m2 .call summary").first.click()
+    assert page.locator("#m2 .call .out").first.is_visible()
+    page.locator("[data-do=theme]").click()
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+    page.locator("[data-keys]").click()
+    assert page.locator("#help").is_visible()
+    page.locator("[data-keys]").click()
+    page.locator("[data-copy=cmd]").first.click()
+    page.locator(".toast", has_text="Copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()").startswith("cd /src/tidepool && claude --resume")
+    page.locator("[data-do=palette]").click()
+    page.locator("#palette a", has_text="All file changes").click()
+    page.wait_for_url("**/files")
+    page.locator(".ftab a").first.click()
+    page.wait_for_url("**#m7")
+    page.locator("#branches .stubs a", has_text="Look the event up first").click()
+    page.wait_for_url("**head=**")
+    page.locator("nav.fork [data-compare]").click()
+    page.wait_for_url("**/compare?**")
+    page.locator(".cmp-t a, .bar a.count").first.click()
+    page.locator("#m1").hover()
+    page.locator("#m1 [data-act=raw]").click()
+    page.wait_for_url("**/raw")
+    page.get_by_role("link", name="Back to the message").click()
+    page.wait_for_url("**#m1")
+    assert page.problems == []
+    page.context.close()
+
+
 def test_changes_by_keyboard(browser: Any, site: Any) -> None:
     """Rename, label, note, rewind and fork without a pointer; each dialog can be cancelled."""
     server, store, _ = site

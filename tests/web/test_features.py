@@ -80,7 +80,11 @@ def test_a_removed_secret_is_on_no_page(client: Client, store: clew.Store) -> No
     here = [f"/c/{session.id}", f"/c/{session.id}/messages", f"/c/{session.id}/m/{node.id}/raw", "/search?q=key"]
     kept = [path for path in here if KEY in client.get(path).text]
     assert here[0] in kept and here[1] in kept
-    redact_message(store, node, Rules(builtin()))
+    session.append(clew.assistant(ToolCall(id="c", name="Bash", arguments={"command": "env"})))
+    result = session.append(clew.tool(f"KEY={KEY}", call_id="c"))
+    assert client.get(here[0]).text.count(KEY) == 2
+    for one in (node, result):
+        redact_message(store, one, Rules(builtin()))
     assert [path for path in here if KEY in client.get(path).text] == []
 
 

@@ -440,6 +440,8 @@ def test_what_is_purged_is_gone_from_a_running_server(
     else:
         code = f"import clew; clew.open({str(address)!r}, key={key!r}).sessions.purge({session.id!r})"
         subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    assert client.ask(here).status == 404
+    assert CANARY not in str(vars(client.server.site.rendered))
     for one in asked:
         found = client.ask(one)
         assert CANARY not in found.text.replace(f"q={CANARY}", "").replace(f'value="{CANARY}"', ""), one

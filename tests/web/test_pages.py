@@ -249,10 +249,15 @@ def test_the_cache_forgets() -> None:
     now = [0.0]
     cache, made = Cache(lambda: now[0]), []
     for _ in range(3):
-        assert cache.get(("a",), lambda: made.append(1) or "x") == "x"  # type: ignore[func-returns-value]
+        assert cache.get(("a",), 1, lambda: made.append(1) or "x") == "x"  # type: ignore[func-returns-value]
     now[0] += FRESH + 1
-    cache.get(("b",), lambda: "y")
+    cache.get(("b",), 1, lambda: "y")
     assert (len(made), len(cache)) == (1, 1)
+    assert cache.get(("b",), 2, lambda: "redacted") == "redacted"
+    assert (len(cache), cache.get(("b",), 2, lambda: "z")) == (1, "redacted")
+    cache.get(("c",), 1, lambda: "y")
+    cache.forget("b")
+    assert len(cache) == 1
     cache.clear()
     assert len(cache) == 0
 

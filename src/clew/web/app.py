@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from hmac import compare_digest
 from typing import Any
 
@@ -258,7 +259,8 @@ class Pages:
             await run_in_threadpool(talk.find_node, session, after)
         if len(self.streams) >= STREAMS:
             raise HTTPException(503, "Too many pages are open.")
-        stream = self.streams.events(session, after)
+        forget = partial(self._site.rendered.forget, session.id)
+        stream = self.streams.events(session, after, forget)
         return StreamingResponse(stream, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 
     async def change(self, request: Request) -> Response:

@@ -210,9 +210,11 @@ def number_of_call(session: Session, call_id: str) -> int | None:
 
 def _article(site: Site, session: Session, renderer: Renderer, one: Entry, notes: object, how: tuple[Any, ...]) -> str:
     mine = tuple(str(text) for text in notes.get(one.node.id, ())) if isinstance(notes, dict) else ()
-    body = hash(node_row(one.node)[BODY])  # a redaction replaces it
-    key = (session.id, *how, one.node.id, body, one.number, renderer.uses(one), renderer.is_inside(one), mine)
-    return site.rendered.get(key, lambda: renderer.article(one, first=one.number == 1))
+    bodies = [hash(node_row(node)[BODY]) for node in (one.node, *renderer.uses(one))]  # a redaction replaces one
+    state = (bodies, one.number, renderer.is_inside(one), renderer.traces(one), mine)
+    return site.rendered.get(
+        (session.id, *how, one.node.id), state, lambda: renderer.article(one, first=one.number == 1)
+    )
 
 
 def _links(site: Site, session: Session, head: str | None) -> Links:

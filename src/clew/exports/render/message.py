@@ -118,10 +118,14 @@ class Renderer:
         """True if the message is shown as a part of an earlier one."""
         return one.node.id in self._shown
 
-    def uses(self, one: Entry) -> tuple[str, ...]:
-        """The ids of messages whose content is shown with this one."""
+    def uses(self, one: Entry) -> list[Node]:
+        """The messages whose content is shown with this one."""
         found = (self._results.get(call.id) for call in one.calls)
-        return tuple(result[1].node.id for result in found if result is not None)
+        return [result[1].node for result in found if result is not None]
+
+    def traces(self, one: Entry) -> list[str | None]:
+        """Where the traces of the subagents are that its calls started; they may come later than the calls."""
+        return [self._links.trace(call.id) for call in one.calls] if self._links.trace is not None else []
 
     def article(self, one: Entry, *, first: bool = False) -> str:
         """The message; empty if it is shown as a part of an earlier one."""
