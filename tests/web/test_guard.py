@@ -225,19 +225,21 @@ def test_another_workspace_is_not_found(client: Client, session: clew.Session, o
     assert client.get("/search.json?q=secret").json["count"] == 0
 
 
-@pytest.mark.parametrize(
-    ("asked", "status"),
-    [("/c/%00", 404), ("/c/%ff", 404), ("/c/%ed%a0%80", 404), ("/search?q=%00", 200), ("/search.json?q=%22", 200),
-     ("/search.json?q=(%20OR", 200), ("/?title=%00", 200), ("/?label=%ff", 200), ("/?after=%00", 400),
-     ("/?until=9999-12-31", 200), ("/?since=0001-01-01", 200), ("/search?q=a&until=9999-12-31", 200),
-     ("{here}?head=%00", 404), ("{here}?from=99999999999&to=1", 200), ("{here}?from=-1", 200), ("{here}/m/%00", 404),
-     ("{here}/blob/%00", 404), ("{here}/call/%00", 303), ("{here}/events?after=%00", 404), ("{here}/compare.exe", 405),
-     ("{here}/files?from=99999999999", 200), ("{here}/files?head=%00", 404), ("{here}/find.json?q=%5B", 200),
-     ("{here}/outline?head=x", 404), ("{here}/export?as=html&from=2&to=1", 200), ("/static/%00", 404)],
-)  # fmt: skip
-def test_nonsense_is_answered(client: Client, session: clew.Session, asked: str, status: int) -> None:
+NONSENSE = [
+    ("/c/%00", 404), ("/c/%ff", 404), ("/c/%ed%a0%80", 404), ("/search?q=%00", 200), ("/search.json?q=%22", 200),
+    ("/search.json?q=(%20OR", 200), ("/?title=%00", 200), ("/?label=%ff", 200), ("/?after=%00", 400),
+    ("/?until=9999-12-31", 200), ("/?since=0001-01-01", 200), ("/search?q=a&until=9999-12-31", 200),
+    ("{here}?head=%00", 404), ("{here}?from=99999999999&to=1", 200), ("{here}?from=-1", 200), ("{here}/m/%00", 404),
+    ("{here}/blob/%00", 404), ("{here}/call/%00", 303), ("{here}/events?after=%00", 404), ("{here}/compare.exe", 405),
+    ("{here}/files?from=99999999999", 200), ("{here}/files?head=%00", 404), ("{here}/find.json?q=%5B", 200),
+    ("{here}/outline?head=x", 404), ("{here}/export?as=html&from=2&to=1", 200), ("/static/%00", 404),
+]  # fmt: skip
+
+
+def test_nonsense_is_answered(client: Client, session: clew.Session) -> None:
     """Odd values in a URL are not found, refused or ignored; none of them is an error of the server."""
-    assert client.ask(asked.format(here=f"/c/{session.id}")).status == status
+    for asked, status in NONSENSE:
+        assert client.ask(asked.format(here=f"/c/{session.id}")).status == status, asked
 
 
 HOSTILE = {

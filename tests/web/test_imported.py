@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from html import escape
+from io import BytesIO
+from zipfile import ZipFile
 
 import pytest
 
@@ -61,7 +63,7 @@ def test_every_conversation_has_its_pages(imported: Imported, name: str) -> None
             assert [number for number in numbers if page.count(f'id="m{number}"') != 1] == []
         assert [one["number"] for one in client.get(f"{here}.json").json["messages"]] == list(range(1, total + 1))[:200]
         page = client.get(here).text
-        assert escape(resume_command(session)) in page
+        assert session.is_subagent or escape(resume_command(session)) in page
         for end in (".md", "/outline", "/outline.json", "/files", "/files.json", "/export/jsonl", "/export/native"):
             client.get(here + end)
         for node in session.path()[:5]:
@@ -77,3 +79,16 @@ def test_it_is_found_by_its_tool(imported: Imported, sample: Sample) -> None:
     own = {key for key in found[sample.name] if not store.sessions.get(key).is_subagent}
     assert own <= {row["id"] for row in listed}
     assert escape(source_named(sample.source).title) in client.get(f"/?tool={sample.source}").text
+
+
+def test_a_conversation_in_several_files_is_an_archive(imported: Imported) -> None:
+    """As it was imported, it has all its files with their bytes; no name leads out of a folder."""
+    client, _, found = imported
+    answers = [client.get(f"/c/{key}/export/native") for key in found["codex"]]
+    packed = [one for one in answers if ".zip" in one.headers["content-disposition"]]
+    assert packed
+    own = {data for sample in SAMPLES if sample.name == "codex" for data in sample.files.values()}
+    for one in packed:
+        with ZipFile(BytesIO(one.body)) as archive:
+            assert len(archive.namelist()) > 1
+            assert all(archive.read(name) in own and "/" not in name for name in archive.namelist())
