@@ -238,6 +238,7 @@ def test_a_conversation_is_deleted_while_it_is_read(browser: Any, site: Any) -> 
     session.append([clew.user(f"message {n} " + "word " * 80) for n in range(30)])
     page = visit(browser, server, f"/c/{session.id}")
     page.evaluate("window.scrollTo(0, 900)")
+    page.wait_for_timeout(100)
     before = position(page, "m10")
     session.trash()
     page.locator("[data-count]", has_text="This conversation was deleted").wait_for()

@@ -34,6 +34,11 @@ if (conv) {
     }
     return first;
   };
+  const lost = () => {
+    if ("locks" in document.body.dataset) { location.reload(); return; }
+    gone = true;
+    show();
+  };
   const connect = () => {
     source = new EventSource(`${base}/events${after ? `?after=${after}` : ""}`);
     source.addEventListener("message", (event) => {
@@ -44,11 +49,11 @@ if (conv) {
       newest = Math.max(newest, number); // the page may have been made after the event
       show();
     });
-    source.addEventListener("gone", () => {
-      source.close();
-      if ("locks" in document.body.dataset) { location.reload(); return; }
-      gone = true;
-      show();
+    source.addEventListener("gone", () => { source.close(); lost(); });
+    source.addEventListener("error", async () => { // refused: it may have been deleted before the stream began
+      if (source?.readyState !== EventSource.CLOSED) return;
+      const answer = await fetch(`${base}.json?to=1`).catch(() => null);
+      if (answer?.status === 404) lost();
     });
   };
   link.addEventListener("click", async (event) => {
