@@ -273,7 +273,7 @@ tests/backends/postgres/test_web_pages.py::*
 tests/cli/test_serve.py::test_a_browser_is_opened_on_a_terminal_of_this_machine
 tests/web/test_soak.py::test_a_reader_beside_two_writers
 tests/web/test_imported.py::*
-tests/web/test_hostile.py::test_nothing_runs_and_nothing_is_sent[[][0-7]]
+tests/web/test_hostile.py::test_nothing_runs_and_nothing_is_sent[[][0-8]]
 tests/web/test_browser.py::test_axe_finds_nothing[[]1440-dark]
 tests/web/test_browser.py::test_axe_finds_nothing[[]640-light]
 tests/web/test_browser.py::test_axe_finds_nothing[[]390-dark]

@@ -222,7 +222,9 @@ def test_a_recording_is_played_and_a_document_is_saved(browser: Any, site: Any) 
     page.on("request", lambda request: asked.append(request.url))
     play = "a => new Promise((done, failed) => { a.onended = () => done(a.duration); a.onerror = failed; a.play() })"
     assert page.locator("audio").evaluate(play) == 1
-    assert [url for url in asked if "/blob/" not in url] == []
+    assert {url for url in asked if "/events" not in url} == {
+        f"http://127.0.0.1:{server.port}/c/{session.id}/blob/{sound.blob}?name=a.wav"
+    }
     with page.expect_download() as download:
         page.get_by_role("link", name="a.pdf").click()
     assert download.value.suggested_filename == "a.pdf"

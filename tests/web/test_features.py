@@ -15,7 +15,7 @@ from clew.exports.render.text import LONGEST, code, conceal, inline, markdown, n
 from clew.redaction import Rules, builtin
 from clew.store.redact_message import redact_message
 from clew.web.finding import TYPED
-from clew.web.outline import BATCH, PAGE
+from clew.web.outline import AFTER, BATCH, BEFORE, PAGE
 from clew.web.secrets import SecretFinder
 from clew.web.views import RAW
 from tests.web.conftest import Client
@@ -153,7 +153,7 @@ def test_prompts_come_in_parts(client: Client, store: clew.Store) -> None:
     beside = client.get(f"/c/{session.id}?from=601").text
     assert f'href="/c/{session.id}?from=601#m601"' in beside
     assert f'href="/c/{session.id}?from=551#m599"' in beside
-    assert beside.count('data-number="') <= PAGE + 30
+    assert beside.count('data-number="') == BEFORE + AFTER
     seen, start = [], 1
     while start:
         found = client.get(f"/c/{session.id}/outline.json?from={start}").json
