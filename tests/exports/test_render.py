@@ -268,7 +268,7 @@ def test_a_link_says_where_it_leads(text: str, host: str | None) -> None:
 
 def test_an_address_is_shown_as_it_is_written() -> None:
     """A hidden character of an address stays encoded: decoded, it would turn the text around."""
-    assert "https://good.test/%E2%80%AEgpj" in markdown("<https://good.test/%E2%80%AEgpj>")
+    assert ">https://good.test/%E2%80%AEgpj</a>" in markdown("<https://good.test/%E2%80%AEgpj>")
 
 
 @pytest.mark.parametrize(
