@@ -375,6 +375,9 @@ def test_file_changes_of_a_long_conversation(
     assert sum(one["added"] for one in first["files"] + second["files"]) == 2 * 21 + 2 + 1
     assert first["files"][0]["messages"] == [20, 80, 140, 200, 260]
     assert len(first["checkpoints"]) == len(client.get(f"{here}/files.md").text.split("checkpoint after")) - 1 == 7
+    monkeypatch.setattr("clew.web.files.SECONDS", 0)
+    assert client.get(f"{here}/files.json?from=7").json["next"] == 8
+    monkeypatch.setattr("clew.web.files.SECONDS", 60)
     page = client.get(f"{here}/files").text
     assert f'href="{here}?from=51#m80">#80</a>' in page
     assert f'href="{here}/files?from=301"' in page

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from time import thread_time
 from typing import Any, NamedTuple
 
 from clew.base.visible import plain
@@ -20,6 +21,8 @@ from clew.web.views import ago
 
 SCANNED = 5_000
 """Messages that one page of changes covers."""
+SECONDS = 1.0
+"""Processor time for one page: hostile texts take long to compare. The next page continues where it ended."""
 STEP = 500
 """Messages that are read at a time."""
 LINKS = 12
@@ -70,14 +73,20 @@ def changed_files(entries: Iterable[Entry]) -> list[ChangedFile]:
 
 def file_changes(session: Session, first: int, *, head: str | None = None) -> FileChanges:
     """The changes of the messages from number `first` on, a page of them. NotFound."""
-    total = window(session, 1, 0, head=head).total
-    last = min(first + SCANNED - 1, total)
+    total, until = window(session, 1, 0, head=head).total, thread_time() + SECONDS
+    end, last = min(first + SCANNED - 1, total), first - 1
 
     def read() -> Iterator[Entry]:
-        for start in range(first, last + 1, STEP):
-            yield from map(entry, window(session, start, min(start + STEP - 1, last), head=head).nodes)
+        nonlocal last
+        for start in range(first, end + 1, STEP):
+            for node in window(session, start, min(start + STEP - 1, end), head=head).nodes:
+                if last >= first and thread_time() > until:
+                    return
+                last += 1
+                yield entry(node)
 
-    return FileChanges(changed_files(read()), first, last, total, last + 1 if last < total else None)
+    files = changed_files(read())
+    return FileChanges(files, first, last, total, last + 1 if last < total else None)
 
 
 def links(session: Session, one: ChangedFile, head: str | None) -> list[tuple[int, str]]:
