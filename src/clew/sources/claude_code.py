@@ -51,6 +51,7 @@ from clew.sources.contract import (
 )
 from clew.sources.growing import read_growing
 from clew.sources.items import Item
+from clew.sources.values import without_surrogates
 
 NAME = "claude-code"
 SYNTHETIC = "<synthetic>"
@@ -106,7 +107,7 @@ class ClaudeCode:
         lines = head.split(b"\n")
         for line in lines[:20]:
             try:
-                fields = fields_of(line)
+                fields = fields_of(without_surrogates(line))
             except (msgspec.MsgspecError, RecursionError):
                 continue
             if "sessionId" in fields and "type" in fields and ("parentUuid" in fields or "leafUuid" in fields):
@@ -171,7 +172,9 @@ class TranscriptReader:
             return ()
         try:
             line, shape = read_line(text)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except RecursionError:
+            return (Skip(number, "its JSON is nested too deeply"),)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             return (Skip(number, f"not JSON: {error if isinstance(error, msgspec.MsgspecError) else 'not UTF-8'}"),)
         conversation = self._conversation(line)
         if conversation is None:
@@ -272,6 +275,8 @@ class TranscriptReader:
         said = read_message(line.message) if line.type in _MESSAGES and line.message else None
         link, note = self._link(line, said)
         if said is None or id is None:
+            if line.type in _MESSAGES and line.message:
+                note = note or "its message cannot be read"
             if line.uuid is not None:
                 self._links[line.uuid] = link
             named = None
