@@ -160,13 +160,15 @@ def test_every_conversation_has_a_title(sample: Sample, folder: Path, store: cle
 FORKS = {"claude-code": 2, "codex": 1, "codex-old": 1, "llm": 1, "opencode": 1, "pi": 1, "qwen-code": 1}
 
 
+@pytest.mark.parametrize("order", [1, -1], ids=["as written", "reversed"])
 @pytest.mark.parametrize("sample", [*SAMPLES, *RECORDED], ids=named)
-def test_forks_are_marked(sample: Sample, folder: Path, store: clew.Store) -> None:
+def test_forks_are_marked(sample: Sample, order: int, folder: Path, store: clew.Store) -> None:
     """A fork names the conversation that it continues: by the tool's own pointer, or by the messages that both have."""
     sample.write(folder)
-    bring(store, folder, sample.histories, sample)
+    bring(store, folder, sample.histories[::order], sample)
     forks = [session for session in all_sessions(store) if session.forked_from is not None]
-    assert len(forks) == FORKS.get(sample.name, 0)
+    unknown = (sample.name, order) == ("claude-code", -1)  # no pointers: the first copy is taken for the original
+    assert len(forks) == FORKS.get(sample.name, 0) - unknown
     for fork in forks:
         shared = {node.id for node in store.sessions.get(fork.forked_from or "").history()}
         assert shared & {node.id for node in fork.history()}

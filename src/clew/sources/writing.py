@@ -274,9 +274,11 @@ class SessionWriter:
         )  # fmt: skip
 
     def _first_session_with(self, id: bytes) -> str | None:
-        """The session that had a message first."""
-        point = self._tx.insert_point(id)
-        return None if point is None or point.pos is None else next(iter(shown_by(self._tx, point.pos)), None)
+        """The session that had a message first; None if that one is a fork of this session itself."""
+        point, parts = self._tx.insert_point(id), self._parts
+        found = [] if point is None or point.pos is None else shown_by(self._tx, point.pos)
+        row = self._tx.ref(parts.engine.workspace, SESSION, ids.parse(found[0])) if found else None
+        return None if row is None or parts.table.data(row).forked_from == self._of.id else found[0]
 
     def finish(self) -> None:
         """Points the session at the message where its program would continue, and brings its data up to date."""
