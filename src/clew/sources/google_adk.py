@@ -14,7 +14,6 @@ from clew.sources.items import Item
 from clew.sources.pieces import pieces
 from clew.sources.rows import row_bytes
 from clew.sources.sqlite import open_database, scan, tables_of
-from clew.sources.titles import first_prompt
 from clew.sources.values import object_or_empty, when
 
 NAME = "google-adk"
@@ -44,7 +43,7 @@ class GoogleADK:
                 whose = (session["app_name"], session["user_id"], session["id"])
                 name = "/".join(map(str, whose))
                 yield Entry(conversation=name, raw=row_bytes(session, "state"), key="session")
-                above, prompt, model = None, None, None
+                above, model = None, None
                 for number, row in enumerate(connection.execute(_EVENTS, whose).fetchall(), 1):
                     body = str(row["event_data"]).encode()
                     data = object_or_empty(body)
@@ -52,7 +51,7 @@ class GoogleADK:
                         yield Skip(number, "the event is not a JSON object")
                         continue
                     (piece,) = pieces(NAME, row_bytes(row, "event_data"), [body])
-                    prompt, model = prompt or first_prompt(piece.message), as_text(data.get("model_version")) or model
+                    model = as_text(data.get("model_version")) or model
                     id = derived_id(NAME, name, str(row["id"]))
                     at = when(data.get("timestamp"))
                     yield Entry(
@@ -66,4 +65,4 @@ class GoogleADK:
                     )
                     above = id
                 if above is not None:
-                    yield About(conversation=name, title=prompt or name, model=model, head=above)
+                    yield About(conversation=name, model=model, head=above)

@@ -18,7 +18,6 @@ from clew.providers.json_values import as_dict
 from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
 from clew.sources.items import Item
 from clew.sources.sqlite import open_database, scan, tables_of
-from clew.sources.titles import first_prompt
 from clew.sources.values import digest, when
 
 NAME = "langgraph"
@@ -82,7 +81,6 @@ class _Thread:
         """The ids of messages by their chains: a hash of a message and of all messages before it."""
         self._latest = ("", "")
         """The highest id of a checkpoint, and the id of its last message."""
-        self._title: str | None = None
 
     def entries(self, checkpoint: str, state: dict[str, Any]) -> Iterator[Entry]:
         """The messages of a checkpoint that no checkpoint before it has."""
@@ -96,7 +94,6 @@ class _Thread:
             if chain not in self._seen:
                 self._seen[chain] = derived_id(NAME, self._name, chain)
                 said = Native(PROVIDER, raw, extra=_usage(message))
-                self._title = self._title or first_prompt(said)
                 yield Entry(
                     conversation=self._name,
                     raw=raw,
@@ -114,8 +111,7 @@ class _Thread:
         """What is known of the thread after all checkpoints."""
         if self._latest[1]:
             owner = None if self._agent is None else self._owner
-            title = self._title or self._name
-            yield About(conversation=self._name, title=title, head=self._latest[1], agent=self._agent, owner=owner)
+            yield About(conversation=self._name, head=self._latest[1], agent=self._agent, owner=owner)
 
 
 def _usage(message: dict[str, Any]) -> dict[str, Any] | None:

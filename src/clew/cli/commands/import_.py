@@ -117,7 +117,7 @@ def _import_found(asked: _Asked, *, yes: bool) -> int:
     from clew.sources.survey import survey
 
     home = this_home()
-    tried = sources() if asked.only is None else (asked.only,)
+    tried = tuple(sources()) if asked.only is None else (asked.only,)
     found = [] if yes else survey(home, only=asked.only)
     if not yes and not found:
         where = looked_at([path for source in tried for path in source.discover(home)])
@@ -184,7 +184,7 @@ def _watch(paths: tuple[str, ...], asked: _Asked) -> int:
     from clew.sources.registry import places, sources
 
     home = this_home()
-    tried = sources() if asked.only is None else (asked.only,)
+    tried = tuple(sources()) if asked.only is None else (asked.only,)
 
     def where() -> list[str]:
         return list(paths) or [path for source in tried for path in places(source, home)]
