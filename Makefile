@@ -15,7 +15,7 @@ MEMORY := $(shell test -w /dev/shm && df -Pk /dev/shm | awk 'NR == 2 && $$4 > 40
 test test-full test-adapters soak: export TMPDIR := $(or $(TMPDIR),$(MEMORY),/tmp)
 
 # Folders of tests/adapters whose framework is not in .venv.
-ADAPTERS := langgraph openai_agents claude litellm google_adk strands agent_framework llama_index
+ADAPTERS := langgraph openai_agents claude litellm google_adk strands agent_framework llama_index chainlit
 TEST_ADAPTERS := $(ADAPTERS:%=test-adapter-%)
 
 .PHONY: $(TEST_ADAPTERS) run test test-full test-adapters adapter-table test-all check bench soak fix dist clean

@@ -21,6 +21,7 @@ import clew
 from clew import redaction
 from clew.adapters.agent_framework import ClewHistoryProvider
 from tests.adapters.agent_framework.agents import agent
+from tests.adapters.commands import QUESTION, expect_weather
 
 
 def said(text, role="user", **fields):
@@ -184,3 +185,15 @@ def test_two_processes(tmp_path):
         assert found[::2] == found[1::2]
         for name in ("a", "b"):
             assert [one for one in found[::2] if one.startswith(name)] == [f"{name} {number}" for number in range(30)]
+
+
+def test_in_the_command_line(opened):
+    """A session with a tool call is listed, found, shown, redacted and purged."""
+
+    async def run(history):
+        one = agent(history)
+        await one.run(QUESTION, session=one.create_session(session_id="trip"))
+
+    with opened(ClewHistoryProvider) as history:
+        asyncio.run(run(history))
+    expect_weather(opened)

@@ -24,7 +24,7 @@ from clew.adapters.claude import ClewSessionStore
 from clew.sources.registry import find
 from clew.sources.run import run
 from tests.adapters.claude.entries import SESSION, entry, id, key
-from tests.adapters.commands import expect_weather
+from tests.adapters.commands import QUESTION, expect_weather
 
 
 def test_conformance(opened):
@@ -204,16 +204,16 @@ def test_trash(tmp_path):
             asyncio.run(store.append(key(), [entry(1, "b")]))
 
 
-def test_in_the_command_line(tmp_path):
-    """A transcript with a tool call is listed, found and shown."""
+def test_in_the_command_line(opened):
+    """A transcript with a tool call is listed, found, shown, redacted and purged."""
     call = {"type": "tool_use", "id": "1", "name": "weather", "input": {"city": "Turin"}}
     result = {"type": "tool_result", "tool_use_id": "1", "content": "sunny"}
-    said = [entry(0, "Weather?"), entry(1, ""), entry(2, "", role="user"), entry(3, "It is sunny.")]
+    said = [entry(0, QUESTION), entry(1, ""), entry(2, "", role="user"), entry(3, "It is sunny.")]
     said[1]["message"]["content"] = [call]
     said[2]["message"]["content"] = [result]
-    with ClewSessionStore(tmp_path / "c.db") as store:
+    with opened(ClewSessionStore) as store:
         asyncio.run(store.append(key(), said))
-    expect_weather(tmp_path / "c.db")
+    expect_weather(opened)
 
 
 def test_an_import_before_the_mirror(tmp_path):

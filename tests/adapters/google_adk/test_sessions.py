@@ -26,6 +26,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 import clew
 from clew.adapters.google_adk import ClewArtifactService, ClewMemoryService, ClewSessionService
+from tests.adapters.commands import QUESTION, expect_weather
 from tests.adapters.google_adk.agents import agent, user
 from tests.adapters.google_adk.test_contract import ONE, WHO, said, texts
 
@@ -396,3 +397,19 @@ def test_the_command_line_shows_it(tmp_path, run):
     shown = clew_says("show", "@last")
     assert all(word in shown for word in ("weather", "Turin", "sunny in Turin"))
     assert "sunny" in clew_says("search", "sunny")
+
+
+def test_in_the_command_line(opened):
+    """A session with a tool call is listed, found, shown, redacted and purged."""
+
+    async def run(service):
+        await service.create_session(**ONE)
+        runner = Runner(app_name=ONE["app_name"], agent=agent(), session_service=service)
+        async for _ in runner.run_async(
+            user_id=ONE["user_id"], session_id=ONE["session_id"], new_message=user(QUESTION)
+        ):
+            pass
+
+    with opened(ClewSessionService) as service:
+        asyncio.run(run(service))
+    expect_weather(opened)

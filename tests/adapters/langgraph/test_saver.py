@@ -20,7 +20,7 @@ from langgraph.types import Command, interrupt
 
 import clew
 from clew.adapters.langgraph import ClewSaver
-from tests.adapters.commands import expect_weather
+from tests.adapters.commands import QUESTION, expect_weather
 from tests.adapters.langgraph.graphs import agent, ask, echo, thread
 
 
@@ -347,8 +347,8 @@ def test_a_store_that_redacts_is_refused(tmp_path):
         ClewSaver(store)
 
 
-def test_in_the_command_line(tmp_path):
-    """A thread with a tool call is listed, found and shown."""
-    with ClewSaver(tmp_path / "c.db") as saver:
-        agent(saver).invoke(ask("Weather?"), thread("t"))
-    expect_weather(tmp_path / "c.db")
+def test_in_the_command_line(opened):
+    """A thread with a tool call is listed, found, shown, redacted and purged."""
+    with opened(ClewSaver) as saver:
+        agent(saver).invoke(ask(QUESTION), thread("t"))
+    expect_weather(opened, keeps_states=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+from functools import partial
 
 import pytest
 
@@ -15,7 +16,7 @@ from agents.testing import ScriptedModel, assistant_message, function_call
 
 from agents import Agent, Runner, function_tool
 from clew.adapters.openai_agents import ClewSession
-from tests.adapters.commands import expect_weather
+from tests.adapters.commands import QUESTION, expect_weather
 
 
 def user(text):
@@ -154,8 +155,8 @@ def test_killed_between_writes(killed, tmp_path):
         assert session.store.verify().ok
 
 
-def test_in_the_command_line(tmp_path):
-    """A session with a tool call is listed, found and shown."""
+def test_in_the_command_line(opened):
+    """A session with a tool call is listed, found, shown, redacted and purged."""
 
     @function_tool
     def weather(city: str) -> str:
@@ -163,6 +164,6 @@ def test_in_the_command_line(tmp_path):
 
     steps = [[function_call("weather", {"city": "Turin"}, call_id="1")], [assistant_message("It is sunny.")]]
     agent = Agent(name="A", model=ScriptedModel(steps=steps), tools=[weather])
-    with ClewSession("s", tmp_path / "c.db") as session:
-        asyncio.run(Runner.run(agent, "Weather?", session=session))
-    expect_weather(tmp_path / "c.db")
+    with opened(partial(ClewSession, "s")) as session:
+        asyncio.run(Runner.run(agent, QUESTION, session=session))
+    expect_weather(opened)

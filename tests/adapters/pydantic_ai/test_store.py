@@ -24,7 +24,7 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from clew.adapters.pydantic_ai import ClewConversationStore
-from tests.adapters.commands import expect_weather
+from tests.adapters.commands import QUESTION, expect_weather
 
 NAMES = st.sampled_from(["a", "b", "c"])
 SCOPES = st.sampled_from([None, "x", "y"])
@@ -296,8 +296,8 @@ def test_two_processes(tmp_path):
         assert store.store.verify().ok
 
 
-def test_in_the_command_line(tmp_path):
-    """A conversation with a tool call is listed, found and shown."""
+def test_in_the_command_line(opened):
+    """A conversation with a tool call is listed, found, shown, redacted and purged."""
 
     def answer(messages, _):
         if len(messages) == 1:
@@ -310,6 +310,6 @@ def test_in_the_command_line(tmp_path):
     def weather(city: str) -> str:
         return "sunny"
 
-    with ClewConversationStore(tmp_path / "c.db") as store:
-        asyncio.run(store.save(asyncio.run(agent.run("Weather?", conversation=Conversation(conversation_id="c")))))
-    expect_weather(tmp_path / "c.db")
+    with opened(ClewConversationStore) as store:
+        asyncio.run(store.save(asyncio.run(agent.run(QUESTION, conversation=Conversation(conversation_id="c")))))
+    expect_weather(opened)

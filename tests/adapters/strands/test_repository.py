@@ -16,6 +16,7 @@ from strands.types.session import Session, SessionAgent, SessionMessage, Session
 
 import clew
 from clew.adapters.strands import ClewSessionRepository
+from tests.adapters.commands import QUESTION, expect_weather
 from tests.adapters.strands.agents import agent
 
 
@@ -205,3 +206,10 @@ def test_async_agents(repository):
     one = agent(agent_id="main", session_manager=RepositorySessionManager("trip", repository))
     asyncio.run(one.invoke_async("How is it?"))
     assert len(repository.store.sessions.latest().path()) == 4
+
+
+def test_in_the_command_line(opened):
+    """A session with a tool call is listed, found, shown, redacted and purged."""
+    with opened(ClewSessionRepository) as repository:
+        agent(agent_id="main", session_manager=RepositorySessionManager("trip", repository))(QUESTION)
+    expect_weather(opened)
