@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import tempfile
 
@@ -23,6 +22,7 @@ from clew.adapters.chainlit import ClewDataLayer
 from tests.adapters.chainlit.apps import ask, chainlit_uses, liked, said, stored
 from tests.adapters.chainlit.theirs import sql_layer
 from tests.adapters.commands import QUESTION, expect_weather
+from tests.adapters.processes import run_together
 
 
 @pytest.fixture
@@ -246,13 +246,7 @@ def fill(path, name):
 def test_two_processes(tmp_path):
     """Two processes that write to one thread lose nothing."""
     path = os.fspath(tmp_path / "c.db")
-    context = multiprocessing.get_context("spawn")
-    workers = [context.Process(target=fill, args=(path, name)) for name in ("x", "y")]
-    for one in workers:
-        one.start()
-    for one in workers:
-        one.join(120)
-        assert one.exitcode == 0
+    run_together(fill, path, ("x", "y"))
     layer = ClewDataLayer(path)
     found = [node.text for node in layer.store.sessions.latest().path()]
     for name in ("x", "y"):

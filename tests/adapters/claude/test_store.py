@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import multiprocessing
-import os
 
 import pytest
 
@@ -25,6 +23,7 @@ from clew.sources.registry import find
 from clew.sources.run import run
 from tests.adapters.claude.entries import SESSION, entry, id, key
 from tests.adapters.commands import QUESTION, expect_weather
+from tests.adapters.processes import run_together
 
 
 def test_conformance(opened):
@@ -177,14 +176,7 @@ def mirror(path, start):
 
 def test_two_processes(tmp_path):
     """Two processes that append to one transcript lose nothing, and each keeps its order."""
-    context = multiprocessing.get_context("spawn")
-    path = os.fspath(tmp_path / "c.db")
-    workers = [context.Process(target=mirror, args=(path, start)) for start in (0, 100)]
-    for one in workers:
-        one.start()
-    for one in workers:
-        one.join(60)
-        assert one.exitcode == 0
+    path = run_together(mirror, tmp_path / "c.db", (0, 100))
     with ClewSessionStore(path) as store:
         found = asyncio.run(store.load(key()))
         assert len(found) == 80

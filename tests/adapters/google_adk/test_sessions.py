@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import subprocess
 import sys
@@ -29,6 +28,7 @@ from clew.adapters.google_adk import ClewArtifactService, ClewMemoryService, Cle
 from tests.adapters.commands import QUESTION, expect_weather
 from tests.adapters.google_adk.agents import agent, user
 from tests.adapters.google_adk.test_contract import ONE, WHO, said, texts
+from tests.adapters.processes import run_together
 
 USERS = st.sampled_from(["ada", "bob"])
 IDS = st.sampled_from(["s1", "s2", "s3"])
@@ -331,14 +331,7 @@ def race(path, name):
 
 def test_two_processes(tmp_path, run):
     """Two processes that merge lose no event and no state."""
-    context = multiprocessing.get_context("spawn")
-    path = os.fspath(tmp_path / "c.db")
-    workers = [context.Process(target=race, args=(path, name)) for name in ("a", "b")]
-    for one in workers:
-        one.start()
-    for one in workers:
-        one.join(120)
-        assert one.exitcode == 0
+    path = run_together(race, tmp_path / "c.db")
     with ClewSessionService(path) as service:
         stored = run(service.get_session(**ONE))
         for name in ("a", "b"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import tempfile
 
@@ -25,6 +24,7 @@ from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 
 from clew.adapters.llama_index import ClewChatStore, ClewDBChatStore
 from tests.adapters.commands import QUESTION, expect_weather
+from tests.adapters.processes import run_together
 
 KEYS = st.sampled_from(["a", "b"])
 TEXTS = st.sampled_from(["one", "two", "three"])
@@ -247,14 +247,7 @@ def fill(path, name):
 
 def test_two_processes(tmp_path):
     """Two processes that add to one chat lose nothing."""
-    context = multiprocessing.get_context("spawn")
-    path = os.fspath(tmp_path / "c.db")
-    workers = [context.Process(target=fill, args=(path, name)) for name in ("a", "b")]
-    for one in workers:
-        one.start()
-    for one in workers:
-        one.join(120)
-        assert one.exitcode == 0
+    path = run_together(fill, tmp_path / "c.db")
     with ClewChatStore(path) as store:
         found = [message.content for message in store.get_messages("k")]
         for name in ("a", "b"):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
-import os
 from functools import partial
 
 import pytest
@@ -17,6 +15,7 @@ from agents.testing import ScriptedModel, assistant_message, function_call
 from agents import Agent, Runner, function_tool
 from clew.adapters.openai_agents import ClewSession
 from tests.adapters.commands import QUESTION, expect_weather
+from tests.adapters.processes import run_together
 
 
 def user(text):
@@ -116,14 +115,7 @@ def fill(path, name):
 
 def test_two_processes(tmp_path):
     """Two processes that add to one session, the first time a store is made, lose nothing."""
-    context = multiprocessing.get_context("spawn")
-    path = os.fspath(tmp_path / "c.db")
-    workers = [context.Process(target=fill, args=(path, name)) for name in ("a", "b")]
-    for one in workers:
-        one.start()
-    for one in workers:
-        one.join(60)
-        assert one.exitcode == 0
+    path = run_together(fill, tmp_path / "c.db")
     with ClewSession("s", path) as session:
         said = [item["content"] for item in asyncio.run(session.get_items())]
         for name in ("a", "b"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import multiprocessing
 import os
 import tempfile
 
@@ -25,6 +24,7 @@ from pydantic_ai.models.test import TestModel
 
 from clew.adapters.pydantic_ai import ClewConversationStore
 from tests.adapters.commands import QUESTION, expect_weather
+from tests.adapters.processes import run_together
 
 NAMES = st.sampled_from(["a", "b", "c"])
 SCOPES = st.sampled_from([None, "x", "y"])
@@ -281,14 +281,7 @@ def race(path, name):
 
 def test_two_processes(tmp_path):
     """Two processes that retry after a conflict lose nothing."""
-    context = multiprocessing.get_context("spawn")
-    path = os.fspath(tmp_path / "c.db")
-    workers = [context.Process(target=race, args=(path, name)) for name in ("a", "b")]
-    for one in workers:
-        one.start()
-    for one in workers:
-        one.join(60)
-        assert one.exitcode == 0
+    path = run_together(race, tmp_path / "c.db")
     with ClewConversationStore(path) as store:
         said = [message.parts[0].content for message in asyncio.run(store.load("c")).messages]
         for name in ("a", "b"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 
 import pytest
@@ -17,6 +16,7 @@ from strands.types.session import Session, SessionAgent, SessionMessage, Session
 import clew
 from clew.adapters.strands import ClewSessionRepository
 from tests.adapters.commands import QUESTION, expect_weather
+from tests.adapters.processes import run_together
 from tests.adapters.strands.agents import agent
 
 
@@ -165,13 +165,7 @@ def test_two_processes(tmp_path):
     with ClewSessionRepository(path) as repository:
         repository.create_session(Session(session_id="s", session_type=SessionType.AGENT))
         repository.create_agent("s", SessionAgent(agent_id="a", state={}, conversation_manager_state={}))
-        context = multiprocessing.get_context("spawn")
-        workers = [context.Process(target=fill, args=(path, name)) for name in ("x", "y")]
-        for one in workers:
-            one.start()
-        for one in workers:
-            one.join(120)
-            assert one.exitcode == 0
+        run_together(fill, path, ("x", "y"))
         found = texts(repository.list_messages("s", "a"))
         for name in ("x", "y"):
             assert [one for one in found if one.startswith(name)] == [f"{name} {number}" for number in range(30)]
