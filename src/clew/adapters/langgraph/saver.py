@@ -214,6 +214,12 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
         for task, values in writes.items():
             self.put_writes(one.config, values, task)
 
+    def get_next_version(self, current: Any, channel: None) -> Any:
+        """The next version of a channel: a number, or text as LangGraph's own savers write it, if it was copied."""
+        if isinstance(current, str):
+            return f"{int(current.partition('.')[0]) + 1:032}.0"
+        return super().get_next_version(current, channel)
+
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         self._forget(thread_ids)
         for thread in thread_ids:
