@@ -345,13 +345,16 @@ def test_conversations_of_frameworks(client: Client, store: clew.Store, provider
     said = [(data, blocks) for name, data, _, blocks in EXAMPLES if name == provider]
     one = store.sessions.create(title="Trip")
     one.append([Native(provider, json.dumps(data).encode()) for data, _ in said])
-    page = client.get(f"/c/{one.id}").text
-    blocks = [block for _, found in said for block in found]
-    for block in blocks:
+    page = _letters(html.unescape(re.sub("<[^>]+>", "", client.get(f"/c/{one.id}").text)))
+    for block in (block for _, found in said for block in found):
         if isinstance(block, clew.ToolCall):
             assert "weather" in page
             assert "Turin" in page
         elif isinstance(block, clew.Text):
-            assert html.escape(block.text) in page
+            assert _letters(block.text) in page
         elif isinstance(block, clew.ToolResult):
-            assert all(html.escape(part.text, quote=False) in html.unescape(page) for part in block.content)
+            assert all(_letters(part.text) in page for part in block.content if isinstance(part, clew.Text))
+
+
+def _letters(text: str) -> str:
+    return "".join(text.split())
