@@ -94,7 +94,11 @@ class Target(NamedTuple):
         """Bytes on disk."""
         if self.server is not None:
             return self.server.size(self.path)
-        return sum(one.stat().st_size for one in self.folder.iterdir() if not one.name.endswith("-reserve"))
+        return sum(one.stat().st_size for one in self.files() if not one.name.endswith("-reserve"))
+
+    def files(self) -> list[Path]:
+        """The files of a store in a folder."""
+        return sorted(one for one in self.folder.rglob("*") if one.is_file())
 
 
 def new_target(driver: str, folder: Path, server: Server | None = None) -> Target:
@@ -222,7 +226,7 @@ def _deletion(target: Target) -> str | None:
         _expect(asyncio.run(store.read("other")), ["other 0.0", "other 0.1"])
         if target.server is not None:
             return "the files of a server are not read"
-        left = sorted(one.name for one in target.folder.iterdir() if b"needle" in one.read_bytes())
+        left = [one.name for one in target.files() if b"needle" in one.read_bytes()]
     if left:
         raise AssertionError(f"words of a deleted session are in {', '.join(left)}")
     return None

@@ -91,7 +91,7 @@ async def chat(address, thread, question):
         auth = {"sessionId": str(uuid.uuid4()), "clientType": "webapp", "threadId": thread or ""}
         await client.connect(address, socketio_path="/ws/socket.io", auth=auth, transports=["websocket"])
         await client.emit("connection_successful")
-        message = {"id": str(uuid.uuid4()), "type": "user_message", "output": question, "name": "ada"}
+        message = {"id": str(uuid.uuid4()), "type": "user_message", "output": question, "name": "ada", "createdAt": ""}
         await client.emit("client_message", {"message": message, "fileReferences": []})
         await asyncio.wait_for(answered.wait(), 60)
         for _ in range(100):  # Chainlit stores in tasks
