@@ -59,7 +59,7 @@ class Keyed:
 
     def row(self, tx: Tx, *names: str, kind: str = SESSION) -> RefRow | None:
         """The row of a session; None if there is none, or if it is in the trash."""
-        row = self.stored(tx, *names, kind=kind)
+        row = self.find_row(tx, *names, kind=kind)
         return None if row is None or row.trashed_at is not None else row
 
     def find(self, *names: str) -> Session | None:
@@ -84,7 +84,7 @@ class Keyed:
         `about` goes into its free data. With `agent` it is the trace of a subagent.
         """
         kind = SESSION if agent is None else SUBAGENT
-        found = self.stored(tx, *names, kind=kind)
+        found = self.find_row(tx, *names, kind=kind)
         if found is not None:
             if found.trashed_at is not None:
                 raise Conflict(
@@ -100,7 +100,7 @@ class Keyed:
         origin = (self.parts.table.data(row).extra or {}).get(SOURCE)
         return isinstance(origin, dict) and origin.get("tool") == self.tool
 
-    def stored(self, tx: Tx, *names: str, kind: str = SESSION) -> RefRow | None:
+    def find_row(self, tx: Tx, *names: str, kind: str = SESSION) -> RefRow | None:
         """The row of a session, in the trash or not; else that of an import of the framework's own store."""
         row = tx.ref(self.engine.workspace, kind, self.key(*names))
         if row is not None:
@@ -122,7 +122,7 @@ class Keyed:
 
         Conflict if it is held.
         """
-        row = self.engine.read(lambda tx: self.stored(tx, *names))
+        row = self.engine.read(lambda tx: self.find_row(tx, *names))
         if row is not None:
             self.purge_session(Session(self.parts, row))
         return row is not None

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from clew.errors import Invalid
+from clew.errors import Invalid, MissingPackage, Unavailable
 from clew.sources.contract import Part, Skip
 from clew.sources.items import Item
 from clew.sources.langgraph import MESSAGES, LangGraph, ThreadReader, unpack
@@ -50,11 +50,14 @@ class LangGraphOnServer(LangGraph):
     """The source of one database. What it is called has no password."""
 
     def __init__(self, url: str) -> None:
-        from clew.backends.postgres.connection import parse
-
-        self._target = parse(url)
-        self._has_schema = "schema=" in url.partition("?")[2]
-        self.address = self._target.name if self._has_schema else self._target.name.partition("?")[0]
+        self._url = url
+        self._psycopg = _driver()
+        try:
+            known = self._psycopg.conninfo.conninfo_to_dict(url)
+        except self._psycopg.Error:
+            raise Invalid("invalid URL of a PostgreSQL database", hint="Use postgresql://user@host/database.") from None
+        user, port = (f"{known['user']}@" if "user" in known else ""), (f":{known['port']}" if "port" in known else "")
+        self.address = f"postgresql://{user}{known.get('host', '')}{port}/{known.get('dbname', '')}"
 
     def item(self) -> Item:
         """The database as an item. Invalid if it has no threads."""
@@ -81,14 +84,22 @@ class LangGraphOnServer(LangGraph):
 
     @contextmanager
     def _connected(self) -> Iterator[Any]:
-        """A connection that can only read, in one transaction."""
+        """A connection that can only read, in one transaction. Unavailable."""
+        try:
+            with self._psycopg.connect(self._url) as connection:
+                connection.isolation_level = self._psycopg.IsolationLevel.REPEATABLE_READ
+                connection.read_only = True
+                yield connection
+        except self._psycopg.Error as error:
+            why = error.sqlstate or "no connection"
+            hint = "Check the address, the user and the password; a password may be in ~/.pgpass."
+            raise Unavailable(f"{self.address} cannot be read ({why})", hint=hint) from None
+
+
+def _driver() -> Any:
+    """The module psycopg. MissingPackage."""
+    try:
         import psycopg
-
-        from clew.backends.postgres.errors import TranslateErrors
-
-        with TranslateErrors(self.address), psycopg.connect(self._target.conninfo) as connection:
-            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-            connection.read_only = True
-            if self._has_schema:
-                connection.execute("SELECT set_config('search_path', %s, true)", (self._target.schema,))
-            yield connection
+    except ImportError:
+        raise MissingPackage("a database on PostgreSQL needs psycopg", "postgres") from None
+    return psycopg

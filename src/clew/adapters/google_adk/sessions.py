@@ -135,7 +135,7 @@ class ClewSessionService(Service, BaseSessionService):
         merged: dict[str, Any] = {}
 
         def work(tx: Tx) -> RefRow:
-            found = self._keyed.stored(tx, app, user, id)
+            found = self._keyed.find_row(tx, app, user, id)
             if found is not None and found.trashed_at is not None:
                 raise Conflict(f"session {id} is in the trash", hint="Restore it or purge it, then try again.")
             if found is not None:
