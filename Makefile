@@ -18,7 +18,7 @@ test test-full test-adapters soak: export TMPDIR := $(or $(TMPDIR),$(MEMORY),/tm
 again = $(1) $(if $(CI),|| $(1) --last-failed --last-failed-no-failures none)
 
 # Folders of tests/adapters whose framework is not in .venv.
-ADAPTERS := langgraph openai_agents claude litellm google_adk strands agent_framework llama_index
+ADAPTERS := langgraph openai_agents claude litellm google_adk strands agent_framework llama_index chainlit
 TEST_ADAPTERS := $(ADAPTERS:%=test-adapter-%)
 
 .PHONY: $(TEST_ADAPTERS) run test test-full test-adapters adapter-table test-all check bench soak fix dist clean

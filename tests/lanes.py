@@ -331,6 +331,9 @@ tests/adapters/pydantic_ai/test_documents.py::*
 tests/adapters/opentelemetry/test_documents.py::*
 tests/adapters/pydantic_ai/test_store.py::TestSameAsInMemory::runTest
 tests/adapters/pydantic_ai/test_store.py::test_two_processes
+tests/adapters/pydantic_ai/test_store.py::test_in_the_command_line[[]sealed]
+tests/adapters/pydantic_ai/test_store.py::test_in_the_command_line[[]postgres]
+tests/web/test_pages.py::test_conversations_of_frameworks[[]*[!t]]
 """
 
 

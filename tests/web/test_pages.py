@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import http.client
+import json
 import re
 import time
 from collections.abc import Iterator
@@ -15,9 +17,11 @@ import pytest
 import clew
 from clew import keys
 from clew.base import ids
+from clew.base.messages import Native
 from clew.web.outline import BATCH, WINDOW
 from clew.web.server import Server, listen
 from clew.web.site import FRESH, Cache, typed_key
+from tests.providers.test_framework_views import EXAMPLES
 from tests.web.conftest import Client, Opener, filled
 
 
@@ -339,3 +343,24 @@ def test_names_while_typing_hide_nothing(client: Client, store: clew.Store) -> N
     (row,) = client.get("/conversations.json?typing=1&title=cod").json["conversations"]
     assert row == {"id": session.id, "title": "evil\\u202ecod.exe"}
     assert client.get("/search.json?q=zebra").json["conversations"][0]["title"] == session.title
+
+
+@pytest.mark.parametrize("provider", sorted({provider for provider, *_ in EXAMPLES}))
+def test_conversations_of_frameworks(client: Client, store: clew.Store, provider: str) -> None:
+    """The page shows the messages, tool calls and results of each agent framework."""
+    said = [(data, blocks) for name, data, _, blocks in EXAMPLES if name == provider]
+    one = store.sessions.create(title="Trip")
+    one.append([Native(provider, json.dumps(data).encode()) for data, _ in said])
+    page = _letters(html.unescape(re.sub("<[^>]+>", "", client.get(f"/c/{one.id}").text)))
+    for block in (block for _, found in said for block in found):
+        if isinstance(block, clew.ToolCall):
+            assert "weather" in page
+            assert "Turin" in page
+        elif isinstance(block, clew.Text):
+            assert _letters(block.text) in page
+        elif isinstance(block, clew.ToolResult):
+            assert all(_letters(part.text) in page for part in block.content if isinstance(part, clew.Text))
+
+
+def _letters(text: str) -> str:
+    return "".join(text.split())

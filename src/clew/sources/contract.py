@@ -85,6 +85,9 @@ class About(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     another one is a fork of that."""
     head: str | None = None
     """The id of the message where the program itself would continue; without it, the last message read."""
+    labels: tuple[str, ...] | None = None
+    own: dict[str, Any] | None = None
+    """What the adapter of the program needs to continue the conversation: free data of the session, by names."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

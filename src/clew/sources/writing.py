@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -17,10 +17,10 @@ from clew.engine.engine import Draft
 from clew.engine.log import Log, add_entries
 from clew.engine.node import node_row
 from clew.engine.refs import BRANCH
-from clew.engine.session_data import SessionData, directory
+from clew.engine.session_data import SessionData, directory, label_set
 from clew.sources.contract import About, Entry, derived_id, uuid_or_none
 from clew.sources.runs import Change
-from clew.sources.values import storable
+from clew.sources.values import digest, storable
 from clew.store.parts import Parts
 from clew.store.session_table import SESSION, SUBAGENT
 
@@ -65,7 +65,12 @@ def describe(facts: ConversationFacts, data: SessionData) -> SessionData:
     if given is not None and given != before.get("title") and title in (None, before.get("title")):
         title = given
     told = {"title": given, "branch": about.branch, "version": about.version}
-    known = {name: value for name, value in told.items() if value is not None}
+    known: dict[str, Any] = {name: value for name, value in told.items() if value is not None}
+    if about.own is not None:
+        known["own"] = {name: digest(msgspec.json.encode(value)) for name, value in about.own.items()}
+        for name, value in about.own.items():  # what an adapter has changed since stays
+            if name not in extra or digest(msgspec.json.encode(extra[name])) == before.get("own", {}).get(name):
+                extra[name] = value
     extra[SOURCE] = {**before, "tool": facts.source, "id": storable(facts.name), **known}
     fork = None if about.forked_from is None else session_id(facts.source, about.forked_from)
     return msgspec.structs.replace(
@@ -73,6 +78,7 @@ def describe(facts: ConversationFacts, data: SessionData) -> SessionData:
         title=title,
         cwd=directory(about.cwd) if data.cwd is None else data.cwd,
         model=data.model or about.model,
+        labels=label_set([*data.labels, *(about.labels or ())]),
         forked_from=fork or data.forked_from,
         extra=extra,
     )
