@@ -8,7 +8,7 @@ larger ones as blobs of the thread, which checkpoints with the same value share.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from langgraph.checkpoint.base import ChannelVersions
@@ -50,8 +50,10 @@ class Channels:
     def __init__(self, keyed: Keyed) -> None:
         self._keyed = keyed
         self._engine = keyed.engine
-        self._lists: OrderedDict[bytes, KnownMessages] = OrderedDict()
-        """For each session or trace: the messages of the last list that was stored or loaded."""
+        self._lists: OrderedDict[tuple[str, str], KnownMessages] = OrderedDict()
+        """For each thread and namespace: the messages of the last list that was stored."""
+        self._homes: dict[str, RefRow] = {}
+        """The sessions of threads. They may be gone: `place` finds out."""
 
     def pack(
         self,
@@ -81,9 +83,18 @@ class Channels:
         return PackedValues(packed, large, messages)
 
     def store(
-        self, tx: Tx, serde: SerializerProtocol, packed: PackedValues, home: RefRow, ns: str, thread: str
-    ) -> dict[str, ChannelValue]:
-        """Stores what is new as a step of the caller's transaction, and returns the values of the checkpoint."""
+        self, tx: Tx, serde: SerializerProtocol, packed: PackedValues, thread: str, ns: str
+    ) -> tuple[RefRow, dict[str, ChannelValue]]:
+        """Stores what is new as a step of the caller's transaction. Returns the thread's session, and the values.
+
+        NotFound if something that is remembered of the thread was deleted meanwhile: then `forget` it and try again.
+        """
+        home = self._homes.get(thread) if packed.messages is not None and not ns else None
+        if home is None:
+            home = self._keyed.ensure(tx, thread)
+            if len(self._homes) >= REMEMBERED:
+                self._homes.clear()
+            self._homes[thread] = home
         values = dict(packed.values)
         assert home.tree is not None
         tree = home.tree
@@ -91,16 +102,17 @@ class Channels:
             blob = put_in(Blobs(self._engine, lambda: tree), tx, tree, data)
             values[channel] = ChannelValue(version, kind, blob=blob.digest)
         if packed.messages is not None:
-            node = self._store_messages(tx, serde, packed.messages, home, ns, thread)
+            node = self._store_messages(tx, serde, packed.messages, home, thread, ns)
             version = values[MESSAGES].version
             values[MESSAGES] = ChannelValue(version, "messages", node=ids.text(node))
-        return values
+        return home, values
 
-    def use_blobs(self, tx: Tx, row: RefRow, tree: int, values: Mapping[str, ChannelValue]) -> None:
+    def use_blobs(self, tx: Tx, row: RefRow, home: RefRow, values: Mapping[str, ChannelValue]) -> None:
         """Notes which blobs a checkpoint needs. NotFound if one was deleted meanwhile."""
         used = set()
         for value in values.values():
             if value.blob is not None:
+                tree = home.tree or 0
                 blob = tx.blobs.blob(tree, self._engine.blob_hash(tree, value.blob))
                 if blob is None:
                     raise NotFound("blob", value.blob)
@@ -121,29 +133,31 @@ class Channels:
     # -- messages
 
     def _store_messages(
-        self, tx: Tx, serde: SerializerProtocol, messages: list[Any], home: RefRow, ns: str, thread: str
+        self, tx: Tx, serde: SerializerProtocol, messages: list[Any], home: RefRow, thread: str, ns: str
     ) -> bytes:
         shown = home
         if ns:
             assert home.tree is not None
             agent = ns.rpartition("|")[2].partition(":")[0]
             shown = self._keyed.ensure(tx, thread, ns, agent=agent, owner=home.ref, at=InsertPoint(home.tree))
-        before = self._lists.get(shown.key)
-        if before is None or (before.ids and not tx.existing_ids(before.ids[-1:])):
-            before = self._messages_at_head(tx, serde, shown)
+        before = self._lists.get((thread, ns)) or self._messages_at_head(tx, serde, shown)
         count = before.count_shared(messages)
         stored = [to_native(one, serde) for one in messages[count:]]
         drafts: list[Draft] = [self._engine.draft(one.native) for one in stored]
         new = [draft.id for draft in drafts]
         place(self._keyed, tx, shown, before.ids[count - 1] if count else None, drafts)
-        self._remember(shown.key, before.replace_from(count, messages[count:], [one.content for one in stored], new))
+        self._remember((thread, ns), before.replace_from(count, messages[count:], [one.content for one in stored], new))
         return new[-1] if new else before.ids[count - 1]
 
-    def forget(self, thread: str) -> None:
-        """Drops what is remembered of a thread: after a failed write, and after a deletion."""
-        self._lists.pop(self._keyed.key(thread), None)
+    def forget(self, threads: Collection[str]) -> None:
+        """Drops what is remembered of threads: after a failed write, and after a deletion."""
+        for thread in threads:
+            self._homes.pop(thread, None)
+        for key in list(self._lists):
+            if key[0] in threads:
+                self._lists.pop(key, None)
 
-    def _remember(self, key: bytes, messages: KnownMessages) -> None:
+    def _remember(self, key: tuple[str, str], messages: KnownMessages) -> None:
         self._lists[key] = messages
         self._lists.move_to_end(key)
         if len(self._lists) > REMEMBERED:
