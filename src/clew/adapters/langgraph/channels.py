@@ -16,7 +16,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from clew.adapters.chains import place
 from clew.adapters.keyed import Keyed
-from clew.adapters.langgraph.messages import KnownMessages, content, from_native, is_messages, to_native
+from clew.adapters.langgraph.messages import KnownMessages, are_messages, content, from_native, to_native
 from clew.adapters.langgraph.states import ChannelValue
 from clew.backends import ID, POS, InsertPoint, RefRow, Tx
 from clew.base import ids
@@ -34,13 +34,21 @@ REMEMBERED = 64
 """Threads whose last messages are remembered, so that a checkpoint need not read them."""
 
 
+class NewMessages(NamedTuple):
+    """The messages of a conversation, and how many of the messages `known` to be stored it begins with."""
+
+    messages: list[Any]
+    known: KnownMessages | None
+    shared: int
+
+
 class PackedValues(NamedTuple):
     """The values of a checkpoint before they are stored."""
 
     values: dict[str, ChannelValue]
     large: dict[str, tuple[ChannelVersions | Any, str, bytes]]
     """Values that become blobs: version, type and bytes."""
-    messages: list[Any] | None
+    messages: NewMessages | None
     """The conversation, if it is new."""
 
 
@@ -62,8 +70,9 @@ class Channels:
         versions: ChannelVersions,
         new: ChannelVersions,
         before: Mapping[str, ChannelValue],
+        names: tuple[str, str],
     ) -> PackedValues:
-        """Serializes the values that the checkpoint `before` does not have."""
+        """Serializes the values that the checkpoint `before` of a thread and namespace does not have."""
         packed: dict[str, ChannelValue] = {}
         large: dict[str, tuple[Any, str, bytes]] = {}
         messages = None
@@ -71,8 +80,8 @@ class Channels:
             version, old = versions.get(channel), before.get(channel)
             if old is not None and channel not in new and old.version == version:
                 packed[channel] = old
-            elif channel == MESSAGES and is_messages(value):
-                messages = value
+            elif channel == MESSAGES and (found := self._compare(value, names)) is not None:
+                messages = found
                 packed[channel] = ChannelValue(version, "messages")
             else:
                 kind, data = serde.dumps_typed(value)
@@ -132,18 +141,28 @@ class Channels:
 
     # -- messages
 
+    def _compare(self, value: object, names: tuple[str, str]) -> NewMessages | None:
+        """A list of messages beside those that are remembered of a thread; None if it is something else."""
+        if not isinstance(value, list) or not value:
+            return None
+        known = self._lists.get(names)
+        shared = 0 if known is None else known.count_shared(value)
+        return NewMessages(value, known, shared) if are_messages(value[shared:]) else None
+
     def _store_messages(
-        self, tx: Tx, serde: SerializerProtocol, messages: list[Any], home: RefRow, thread: str, ns: str
+        self, tx: Tx, serde: SerializerProtocol, found: NewMessages, home: RefRow, thread: str, ns: str
     ) -> bytes:
+        messages, known, count = found
         shown = home
         if ns:
             assert home.tree is not None
             agent = ns.rpartition("|")[2].partition(":")[0]
             shown = self._keyed.ensure(tx, thread, ns, agent=agent, owner=home.ref, at=InsertPoint(home.tree))
         before = self._lists.get((thread, ns)) or self._messages_at_head(tx, serde, shown)
-        count = before.count_shared(messages)
+        if before is not known:
+            count = before.count_shared(messages)
         stored = [to_native(one, serde) for one in messages[count:]]
-        drafts: list[Draft] = [self._engine.draft(one.native) for one in stored]
+        drafts: list[Draft] = [self._engine.draft(one.native, seen=one.seen) for one in stored]
         new = [draft.id for draft in drafts]
         place(self._keyed, tx, shown, before.ids[count - 1] if count else None, drafts)
         self._remember((thread, ns), before.replace_from(count, messages[count:], [one.content for one in stored], new))
@@ -168,9 +187,8 @@ class Channels:
         head = self._keyed.refs.head_state(tx, shown).id
         found = [] if head is None else self._path(tx, ids.text(head))
         messages = [from_native(one.said, serde) for one in found]
-        return KnownMessages(
-            list(map(type, messages)), list(map(content, messages)), [node_row(one)[ID] for one in found]
-        )
+        none = KnownMessages([], [], [], plain=True)
+        return none.replace_from(0, messages, list(map(content, messages)), [node_row(one)[ID] for one in found])
 
     def _path(self, tx: Tx, node: str) -> list[Node]:
         location = tx.node(ids.parse(node))

@@ -134,9 +134,8 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
     def _put(
         self, state: CheckpointThread, checkpoint: Checkpoint, new: ChannelVersions, before: Mapping[str, ChannelValue]
     ) -> None:
-        packed = self._channels.pack(
-            self.serde, checkpoint["channel_values"], checkpoint["channel_versions"], new, before
-        )
+        values, versions = checkpoint["channel_values"], checkpoint["channel_versions"]
+        packed = self._channels.pack(self.serde, values, versions, new, before, (state.thread, state.ns))
         done = state
 
         def work(tx: Tx) -> RefRow:

@@ -1,8 +1,8 @@
 """The checkpoints of LangGraph as rows of a store.
 
 A checkpoint is a ref that the thread's session owns. Its key is a keyed hash of thread, namespace and id, its lookup
-hash one of thread and namespace, and its labels those of the run, and, if a checkpoint with a higher id was there before
-it, of that fact. So every look-up is an index scan, and nothing that a caller passes becomes SQL.
+hash one of thread and namespace. Its labels are those of the run, and, if a checkpoint with a higher id was there
+before it, of that fact. So every look-up is an index scan, and nothing that a caller passes becomes SQL.
 
 Its data is JSON: the checkpoint without its values, the metadata, and for each channel the value or where it is. The
 writes of tasks are entries of its log. They may come before the checkpoint itself.
