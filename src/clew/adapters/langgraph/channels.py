@@ -18,6 +18,7 @@ from clew.adapters.chains import place
 from clew.adapters.keyed import Keyed
 from clew.adapters.langgraph.messages import KnownMessages, are_messages, content, from_native, to_native
 from clew.adapters.langgraph.states import ChannelValue
+from clew.adapters.natives import native_message
 from clew.backends import ID, POS, InsertPoint, RefRow, Tx
 from clew.base import ids
 from clew.engine import paths
@@ -134,7 +135,7 @@ class Channels:
         if value.node is not None:
             node = value.node
             stored = self._engine.read(lambda tx: self._path(tx, node))
-            return [from_native(one.said, serde) for one in stored]
+            return [from_native(native_message(one), serde) for one in stored]
         if value.blob is not None:
             return serde.loads_typed((value.type, Blobs(self._engine, lambda: tree).get(value.blob)))
         return serde.loads_typed((value.type, value.data or b""))
@@ -186,7 +187,7 @@ class Channels:
         """The messages at the head of a session."""
         head = self._keyed.refs.head_state(tx, shown).id
         found = [] if head is None else self._path(tx, ids.text(head))
-        messages = [from_native(one.said, serde) for one in found]
+        messages = [from_native(native_message(one), serde) for one in found]
         none = KnownMessages([], [], [], plain=True)
         return none.replace_from(0, messages, list(map(content, messages)), [node_row(one)[ID] for one in found])
 

@@ -92,7 +92,7 @@ def _seen(message: Any) -> Message | None:
     return _SEEN.get(_ROLES.get(type(message), "")) if type(message.content) is str else None
 
 
-def from_native(stored: Any, serde: SerializerProtocol) -> Any:
+def from_native(stored: Native, serde: SerializerProtocol) -> Any:
     """The message that `to_native` was given. Corrupted."""
     typed = (stored.extra or {}).get(_TYPED)
     if typed is not None:
@@ -105,7 +105,7 @@ def from_native(stored: Any, serde: SerializerProtocol) -> Any:
 
 def _revive(data: dict[str, Any]) -> Any:
     kind = data.get("type")
-    if set(data) == {"type", "data"} and kind in _CLASSES:
+    if len(data) == 2 and "data" in data and kind in _CLASSES:
         return _CLASSES[kind](**data["data"])
     return data
 

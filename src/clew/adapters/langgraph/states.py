@@ -118,6 +118,15 @@ class States:
 
     def latest(self, thread: str, ns: str) -> Found | None:
         """The complete checkpoint with the highest id."""
+
+        def work(tx: Tx) -> RefRow | None:
+            newest = self._find_newest(tx, thread, ns, self._thread_key("ns", thread, ns))
+            return None if newest is None or newest.unordered else tx.ref_at(newest.ref)
+
+        row = self._engine.read(work)
+        if row is not None and (state := self.read(row)).checkpoint is not None:
+            return Found(row, state)
+        # Ids are out of order, or only writes of the newest one have arrived.
         return next((one for one in self.within(thread, ns) if one.state.checkpoint is not None), None)
 
     def within(self, thread: str, ns: str | None = None) -> Iterator[Found]:
