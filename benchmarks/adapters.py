@@ -39,6 +39,8 @@ def adapters(bench: Bench) -> Iterator[Figure]:
                 yield missing(pair.name, f"{pair.module} is not installed")
             continue
         yield from _append(bench, pair)
+        if pair.grows:
+            yield from _append(bench, pair, min(TURNS, bench.sizes.path))
         yield _own(bench, pair)
         if not pair.only_append:
             yield from _last(bench, pair)
@@ -48,15 +50,15 @@ def adapters(bench: Bench) -> Iterator[Figure]:
 # -- measures
 
 
-def _append(bench: Bench, pair: Pair) -> Iterator[Figure]:
+def _append(bench: Bench, pair: Pair, after: int = 0) -> Iterator[Figure]:
     """A write, on disk and where syncing is free: against the framework's own store, or the floor if that syncs none.
 
-    A store that does not wait for the disk has nothing to be compared with there.
+    A store that does not wait for the disk has nothing to be compared with there. `after` so many messages are stored.
     """
     for place, where in ((bench.disk, "on disk"), (bench.memory, "software path")):
-        times = _beside(bench, place, pair)
+        times = _beside(bench, place, pair, after)
         own = times.ratio("theirs")
-        name = f"{pair.name} append, {where}"
+        name = f"{pair.name} append{f' after {after:,}' if after else ''}, {where}"
         told = {pair.theirs.label: f"{own:6.1f}x of the floor   {span(times.median('theirs'))}"}
         more = f"; ours {times.ratio('ours'):.1f}x of the floor"
         if pair.kind != "synced":
@@ -66,14 +68,17 @@ def _append(bench: Bench, pair: Pair) -> Iterator[Figure]:
         yield ratio(f"{name}, against its own", times, side="ours", base="theirs", at_most=limit, peers=told, more=more)
 
 
-def _beside(bench: Bench, place: str, pair: Pair) -> Times:
+def _beside(bench: Bench, place: str, pair: Pair, after: int) -> Times:
     sizes = bench.sizes
     with ExitStack() as stack:
         floor = stack.enter_context(closing(Floor(bench.file(place))))
         name, bodies = session_id(), [text.encode() for text in texts(sizes.ops)]
         sides: dict[str, Side] = {"floor": lambda: each(lambda body: floor.append(name, body), bodies)}
         for side, kind in (("ours", pair.ours), ("theirs", pair.theirs)):
-            sides[side] = _side(stack.enter_context(closing(kind(bench.file(place)))), sizes.ops)
+            store = stack.enter_context(closing(kind(bench.file(place))))
+            if after:
+                store.fill(texts(after))
+            sides[side] = _side(store, sizes.ops)
         return interleave(sides, rounds=sizes.blocks // 4 or 1)
 
 

@@ -331,10 +331,12 @@ class Pair(NamedTuple):
     kind: Literal["synced", "files", "memory"] = "synced"
     """Where its own store is: on disk after each write, in files that are written later, or in memory."""
     only_append: bool = False
+    grows: bool = False
+    """True if its own store writes the whole conversation each time."""
 
 
 PAIRS = [
-    Pair("langgraph", OurLangGraph, peers.LangGraph, "langgraph.checkpoint.sqlite", "langgraph.saver"),
+    Pair("langgraph", OurLangGraph, peers.LangGraph, "langgraph.checkpoint.sqlite", "langgraph.saver", grows=True),
     Pair(
         "langgraph put_writes", OurLangGraphWrites, LangGraphWrites, "langgraph.checkpoint.sqlite", "langgraph.saver",
         only_append=True,
