@@ -192,7 +192,8 @@ class ClewConversationStore(Adapter, ConversationStore):
         else:
             row = keyed.refs.change(tx, row, payload, look=look)
             place(keyed, tx, row, None if head is None else head.id, [])
-        tx.set_labels(row.ref, hashes)
+        if labels != before.labels:
+            tx.set_labels(row.ref, hashes)
         return keyed.refs.get(tx, SESSION, row.key)
 
 
