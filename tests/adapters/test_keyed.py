@@ -171,3 +171,19 @@ def test_a_branch_survives_a_purge_of_its_origin(keyed, sound):
     assert [branch.head_id for branch in fork.branches()] == [second.id]
     assert keyed.store.nodes.get(second.id)[0].text == "2"
     sound(keyed.store)
+
+
+def test_messages_continue_where_the_caller_says(keyed, sound):
+    """After appends of its own, an adapter can continue at an earlier message, or after another writer's message."""
+    session = ensure(keyed, "a")
+    (first,) = move(keyed, session, None, "1")
+    (second,) = move(keyed, session, first.id, "2")
+    move(keyed, session, second.id, "3")
+    move(keyed, session, first.id, "4")
+    assert [node.text for node in session.path()] == ["1", "4"]
+    assert len(session.branches()) == 1
+    with clew.open(keyed.store.path) as store:
+        last = store.sessions.get(session.id).append(clew.user("5"))
+    move(keyed, session, last.id, "6")
+    assert [node.text for node in session.path()] == ["1", "4", "5", "6"]
+    sound(keyed.store)

@@ -10,12 +10,11 @@ from collections.abc import Sequence
 import msgspec
 
 from clew.adapters.keyed import Keyed
-from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, InsertPoint, RefRow, Tx
+from clew.backends import MAX_SEQ, SEQ_BITS, InsertPoint, RefRow, Tx
 from clew.base import ids
 from clew.engine import deletion, paths
-from clew.engine.append import append_chain
 from clew.engine.engine import Draft
-from clew.engine.node import Node, microseconds, node_row
+from clew.engine.node import Node, microseconds
 from clew.engine.refs import BRANCH
 from clew.errors import NotFound
 
@@ -26,8 +25,11 @@ _LAST = (1 << 63) - 1
 def place(keyed: Keyed, tx: Tx, row: RefRow, after: bytes | None, drafts: Sequence[Draft]) -> list[Node]:
     """Stores `drafts` after a message of the tree, or as a root, and moves the head of a ref to the last of them.
 
-    Without drafts the head moves to that message, or before the first. NotFound if the message is not in the tree.
+    Without drafts the head moves to that message, or before the first. NotFound if the message is not in the tree, and
+    if the ref was deleted or is in the trash.
     """
+    if after is not None and drafts and (done := keyed.refs.append_next(tx, row, after, drafts)) is not None:
+        return done.nodes
     state = keyed.refs.head_state(tx, row)
     point = InsertPoint(state.tree) if after is None else tx.insert_point(after)
     if point is None or point.tree != state.tree:
@@ -37,9 +39,7 @@ def place(keyed: Keyed, tx: Tx, row: RefRow, after: bytes | None, drafts: Sequen
         _leave(keyed, tx, row, state.insert_point)
     if drafts:
         keyed.refs.ensure_sound(tx, point.pos)
-        nodes = append_chain(keyed.engine, tx, point, drafts)
-        last = node_row(nodes[-1])
-        keyed.refs.move(tx, row.ref, state, last[POS], last[ID])
+        nodes = keyed.refs.append_at(tx, row, state, point, drafts).nodes
     elif state.id != point.id:
         keyed.refs.move(tx, row.ref, state, point.pos, point.id)
     return nodes

@@ -279,11 +279,7 @@ class Refs:
                 if not branch:
                     raise self.moved_error(row)
                 return self._append_branch(tx, row, expect, drafts)
-            nodes = append_chain(engine, tx, state.insert_point, drafts)
-            last = node_row(nodes[-1])
-            move = self.move(tx, row.ref, state, last[POS], last[ID])
-            self._remember(row.kind, state, move, run_info(nodes[-1]), last[FACTS])
-            return Appended(nodes, move)
+            return self.append_at(tx, row, state, state.insert_point, drafts)
 
         if row.key not in self._seen:
             self.ensure_sound_head(row)
@@ -295,6 +291,24 @@ class Refs:
             if stored is None:
                 raise
             return Appended(stored, None)
+
+    def append_at(self, tx: Tx, row: RefRow, state: HeadState, point: InsertPoint, drafts: Sequence[Draft]) -> Appended:
+        """Stores `drafts` after a node of the tree, and moves the head of the ref there, which has this state."""
+        nodes = append_chain(self._engine, tx, point, drafts)
+        last = node_row(nodes[-1])
+        move = self.move(tx, row.ref, state, last[POS], last[ID])
+        self._remember(row.kind, state, move, run_info(nodes[-1]), last[FACTS])
+        return Appended(nodes, move)
+
+    def append_next(self, tx: Tx, row: RefRow, after: bytes, drafts: Sequence[Draft]) -> Appended | None:
+        """Appends after the node `after`, if this process has left the head there, and it is still there.
+
+        Otherwise stores nothing and returns None. Of `row`, only number, kind and key are used: it may be an old one.
+        """
+        seen = self._seen.get(row.key)
+        if seen is None or seen[0].id != after:
+            return None
+        return self._append_optimistically(tx, row, *seen, drafts)
 
     def ensure_sound_head(self, row: RefRow) -> None:
         """Corrupted if the message at the head is damaged, and not in quarantine.

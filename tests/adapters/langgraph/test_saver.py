@@ -278,6 +278,57 @@ def test_writes_may_come_before_their_checkpoint(opened):
         assert saver.get_tuple(thread("t")).pending_writes == [("task", "x", 1), ("task", "y", 2)]
 
 
+def test_another_saver_deletes_and_writes(opened):
+    """A saver that remembers a thread stores it whole after another one has deleted it, and made it again."""
+    said = [HumanMessage(str(number), id=str(number)) for number in range(6)]
+    with opened(ClewSaver) as saver:
+        other = ClewSaver(saver.store)
+        config = put(saver, "t", {"messages": said[:1]}, 1)
+        config = put(saver, "t", {"messages": said[:2]}, 2, config=config)
+        other.delete_thread("t")
+        config = put(saver, "t", {"messages": said[:3]}, 3, config=config)
+        assert saver.get_tuple(config).checkpoint["channel_values"]["messages"] == said[:3]
+        other.delete_thread("t")
+        put(other, "t", {"messages": said[3:5]}, 4)
+        config = put(saver, "t", {"messages": said[:4]}, 5, config=config)
+        assert other.get_tuple(config).checkpoint["channel_values"]["messages"] == said[:4]
+        assert saver.store.verify().ok
+
+
+def test_another_saver_writes_a_later_checkpoint(opened):
+    """The latest checkpoint has the highest id, although a saver with a lower one was the last to write."""
+    with opened(ClewSaver) as saver:
+        other = ClewSaver(saver.store)
+        put(saver, "t", {"x": 1}, 1)
+        early = empty_checkpoint()
+        late = put(other, "t", {"x": 2}, 2)
+        saver.put(thread("t", checkpoint_ns=""), early, {"step": 3}, {})
+        assert saver.get_tuple(thread("t")).config == late
+        assert [one.metadata["step"] for one in other.list(thread("t"))] == [2, 3, 1]
+        put(saver, "t", {"x": 4}, 4)
+        assert [one.metadata["step"] for one in saver.list(thread("t", checkpoint_ns=""))] == [4, 2, 3, 1]
+
+
+def test_a_call_is_one_transaction(tmp_path):
+    """A checkpoint with a new message is stored in one transaction of eight statements, its writes in one of six."""
+    with ClewSaver(tmp_path / "c.db") as saver:
+        said = [{"role": "user", "content": str(number)} for number in range(4)]
+        config = put(saver, "t", {"messages": said[:1]}, 1, run=None)
+        config = put(saver, "t", {"messages": said[:2]}, 2, config=config, run=None)
+        config = put(saver, "t", {"messages": said[:3]}, 3, config=config, run=None)
+        ran = []
+        conn = saver._keyed.engine.backend._writer.tx.conn
+        conn.set_trace_callback(ran.append)
+        config = put(saver, "t", {"messages": said}, 4, config=config, run=None)
+        assert ran.count("COMMIT") == 1
+        assert len(ran) <= 8, ran
+        ran.clear()
+        saver.put_writes(config, [("x", 1), ("y", 2)], "task")
+        conn.set_trace_callback(None)
+        assert ran.count("COMMIT") == 1
+        assert len(ran) <= 7, ran
+
+
 KILLED = """
 import os, signal, sys
 from clew.adapters.langgraph import ClewSaver

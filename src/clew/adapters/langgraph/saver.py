@@ -128,28 +128,25 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
         try:
             self._put(state, checkpoint, new_versions, {} if parent is None else self._values(thread, ns, parent))
         except NotFound:  # the checkpoint before it was deleted meanwhile, and values with it
-            self._channels.forget(thread)
+            self._channels.forget([thread])
             self._put(state, checkpoint, new_versions, {})
         return _config(state)
 
     def _put(
         self, state: CheckpointThread, checkpoint: Checkpoint, new: ChannelVersions, before: Mapping[str, ChannelValue]
     ) -> None:
-        packed = self._channels.pack(
-            self.serde, checkpoint["channel_values"], checkpoint["channel_versions"], new, before
-        )
+        values, versions = checkpoint["channel_values"], checkpoint["channel_versions"]
+        packed = self._channels.pack(self.serde, values, versions, new, before, (state.thread, state.ns))
         done = state
 
         def work(tx: Tx) -> RefRow:
             nonlocal done
-            home = self._keyed.ensure(tx, state.thread)
-            assert home.tree is not None
-            values = self._channels.store(tx, self.serde, packed, home, state.ns, state.thread)
+            home, values = self._channels.store(tx, self.serde, packed, state.thread, state.ns)
             done = CheckpointThread(
                 state.thread, state.ns, state.id, state.parent, state.checkpoint, state.metadata, state.run, values
             )
             row = self._states.put(tx, home, done)
-            self._channels.use_blobs(tx, row, home.tree, values)
+            self._channels.use_blobs(tx, row, home, values)
             return row
 
         self._keyed.refs.write_one(work)
@@ -168,11 +165,10 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
         ]
 
         def work(tx: Tx) -> None:
-            found = self._states.get(tx, thread, ns, id)
-            if found is None:
-                state = CheckpointThread(thread, ns, id)
-                found = Found(self._states.put(tx, self._keyed.ensure(tx, thread), state), state)
-            self._states.put_writes(tx, found, rows)
+            row = self._states.row(tx, thread, ns, id)
+            if row is None:
+                row = self._states.put(tx, self._keyed.ensure(tx, thread), CheckpointThread(thread, ns, id))
+            self._states.put_writes(tx, row, rows)
 
         self._keyed.engine.write(work)
 
@@ -325,8 +321,7 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
 
     def _forget(self, threads: Sequence[str]) -> None:
         """Drops what is remembered of threads whose rows change."""
-        for thread in threads:
-            self._channels.forget(thread)
+        self._channels.forget(threads)
         self._last = {key: state for key, state in self._last.items() if key[0] not in threads}
 
 
