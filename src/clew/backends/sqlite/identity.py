@@ -189,6 +189,11 @@ class OpenFiles:
         return found
 
     @property
+    def log(self) -> tuple[int, int] | None:
+        """The identity of the write-ahead log."""
+        return self._found[1]
+
+    @property
     def lost_log(self) -> bool:
         """True if only the write-ahead log was deleted or replaced."""
         now = tuple(map(_identity, self._names))

@@ -12,6 +12,7 @@ from clew.backends import EpochChanged, HeadState, Job, Move, NodeRow
 from clew.backends.process import forks
 from clew.backends.sqlite.connection import ANY, NO_FILE, ODD, translate
 from clew.backends.sqlite.identity import OpenFiles
+from clew.backends.sqlite.log_space import LogSpace
 from clew.backends.sqlite.reserve import PAGE, Reserve
 from clew.backends.sqlite.rows import ADD_NODE, DATA_VERSION, EXTEND, SQLiteTx
 from clew.backends.sqlite.schema import check_schema
@@ -36,6 +37,7 @@ class Writer:
         self.alone = threading.RLock() if path in NO_FILE else None
         self.turnstile = Turnstile(f"{path}-lock")
         self.reserve = Reserve(path)
+        self._log_space = LogSpace(path)
         self.epoch = 0
         """The number of the last epoch that this process has read."""
         self.store_id: bytes | None = None
@@ -72,6 +74,7 @@ class Writer:
                 self.tx.conn.close()
                 self.tx = None
         self.turnstile.close()
+        self._log_space.close()
 
     def begin(self) -> SQLiteTx:
         """Waits for the lock and begins the write transaction. The caller must call `commit` or `undo`."""
@@ -92,6 +95,7 @@ class Writer:
             if tx.conn.in_transaction:  # an interrupt prevented its end
                 tx.undo()
             tx.begin()
+            self._keep_log_space()
         except BaseException:
             self.undo(self.tx)
             raise
@@ -137,6 +141,7 @@ class Writer:
                 self._recheck(tx)
             run("BEGIN IMMEDIATE")
             begun = True
+            self._keep_log_space()
             if (
                 last != ref
                 or changes != tx.conn.total_changes
@@ -284,6 +289,10 @@ class Writer:
                     self.tx.conn.execute("PRAGMA wal_checkpoint(PASSIVE)")
             raise self.files.error()
         self._checked_at = time.monotonic()
+
+    def _keep_log_space(self) -> None:
+        if self.files is not None and not self.reserve.scarce:
+            self._log_space.keep(self.files.log)
 
     def _recheck(self, tx: SQLiteTx) -> None:
         """Checks the files before a write that comes some time after the last one, and the reserved space."""
