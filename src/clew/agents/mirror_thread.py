@@ -102,16 +102,16 @@ class Updates:
                 with suppress(ClewError):  # `error` has it
                     self._run()
             except BaseException:
-                self._end(asked)
+                self._end()
                 raise
             with self._changed:
                 self._tried = asked
                 self._changed.notify_all()
                 if not self._changed.wait_for(lambda asked=asked: asked != self._asked, LINGER):  # type: ignore[misc]
-                    self._end(asked)
+                    self._end()
                     return
 
-    def _end(self, asked: int) -> None:
+    def _end(self) -> None:
         with self._changed:
-            self._tried, self._thread = asked, None
+            self._tried, self._thread = self._asked, None
             self._changed.notify_all()
