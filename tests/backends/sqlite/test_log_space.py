@@ -16,7 +16,7 @@ from unittest.mock import patch
 import pytest
 
 import clew
-from clew.backends.sqlite import log_space, reserve
+from clew.backends.sqlite import reserve
 from clew.backends.sqlite.log_space import STEP
 from clew.backends.sqlite.wal import pages_in_log
 from clew.store.store import Store
@@ -82,7 +82,7 @@ def test_the_log_stays_as_long_as_it_is(store: Store, log: Path) -> None:
 def test_other_processes(store: Store, path: Path, log: Path, sound: Callable[[Store], None]) -> None:
     """Several processes that write by turns make the log no longer than one would, and lose nothing."""
     sessions = [store.sessions.create() for _ in range(3)]
-    command = [sys.executable, "-c", BUSY, path]
+    command = [sys.executable, "-c", BUSY, str(path)]
     others = [
         subprocess.Popen([*command, session.id, "30", "said"], stdout=subprocess.DEVNULL) for session in sessions[1:]
     ]
@@ -98,7 +98,7 @@ def test_other_processes(store: Store, path: Path, log: Path, sound: Callable[[S
 def test_a_writer_that_is_killed(store: Store, path: Path, tmp_path: Path, sound: Callable[[Store], None]) -> None:
     """A log that ends in zeros has every acknowledged message, and no damage, also in a copy of the files."""
     session = store.sessions.create()
-    command = [sys.executable, "-c", BUSY, path, session.id, "100000", "said"]
+    command = [sys.executable, "-c", BUSY, str(path), session.id, "100000", "said"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         for _ in range(25):
@@ -144,7 +144,7 @@ def test_a_disk_without_space(store: Store, log: Path, fault: OSError | int, sou
             raise fault
         return write(fd, data[:fault], where)
 
-    with patch.object(log_space.os, "pwrite", fail):
+    with patch("clew.backends.sqlite.log_space.os.pwrite", fail):
         for number in range(40):
             session.append(clew.user(f"message {number}"))
     assert [node.text for node in session.path()] == [f"message {number}" for number in range(40)]
