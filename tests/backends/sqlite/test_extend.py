@@ -82,6 +82,17 @@ def test_another_connection_appends(store: Store, path: Path, extended: list[boo
     assert [session.id for session in store.sessions.list()] == [mine.id, theirs.id]
 
 
+def test_the_same_connection_creates_a_session(store: Store, extended: list[bool]) -> None:
+    """After a new session was created, an append moves its own session to the top again."""
+    mine = store.sessions.create()
+    warm(mine, extended)
+    new = store.sessions.create()
+    assert [session.id for session in store.sessions.list()] == [new.id, mine.id]
+    mine.append(clew.user("mine"))
+    assert extended == [False]
+    assert [session.id for session in store.sessions.list()] == [mine.id, new.id]
+
+
 def test_another_connection_closes_the_run(
     store: Store, path: Path, extended: list[bool], sound: Callable[[Store], None]
 ) -> None:

@@ -9,11 +9,14 @@ such space changes metadata again. The first 200 appends of a process took FIGUR
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 STEP = 256 << 10
 """Bytes of zeros to write at a time. A message takes about 16 KiB of the log."""
-NEAR = 64 << 10
+NEAR = 128 << 10
 """Bytes: the log is made longer when fewer are left."""
+EVERY = 4
+"""Writes between two looks at the log, each of which takes 2 µs. They leave some of `NEAR`, unless they are large."""
 _HEADER, _FRAME = 32, 24 + 4096
 """Bytes of the log's header, and of a frame with one page."""
 _UNUSED = bytes(4)
@@ -28,19 +31,21 @@ class LogSpace:
         self._fd = -1
         self._mark = 0
         """Where the last frame begins for which the log is long enough."""
+        self._writes = 0
 
     def keep(self, log: tuple[int, int] | None) -> None:
         """Makes the log longer if it is nearly full. The caller is in a write transaction, so that no other program
         writes to the log, and has written nothing yet. `log` is the identity of the file. Never raises: it only saves
         time, and a full disk has none to save.
         """
-        try:  # `suppress` takes as long as the read
+        self._writes += 1
+        if self._writes % EVERY:
+            return
+        with suppress(OSError, AttributeError):  # Windows has no `os.pread`
             if self._fd < 0:
                 self._open(log)
-            elif os.pread(self._fd, 4, self._mark) != _UNUSED:
+            if self._fd >= 0 and os.pread(self._fd, 4, self._mark) != _UNUSED:
                 self._extend()
-        except (OSError, AttributeError):  # Windows has no `os.pread`
-            pass
 
     def close(self) -> None:
         """Idempotent. The log may be another file afterwards."""

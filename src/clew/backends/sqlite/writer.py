@@ -130,7 +130,7 @@ class Writer:
         and the ranks of other refs are as they were.
         """
         tx = self.tx
-        if tx is None or self.suspect or self.epoch != seen.epoch or self.alone is not None:
+        if tx is None or self.suspect or self.epoch != seen.epoch or self.alone is not None or tx.conn.in_transaction:
             return False
         run, (last, version, changes) = tx.run_sql, tx.last_append
         head, head_id, number, active_at, _, mac = move
