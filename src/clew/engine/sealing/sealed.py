@@ -47,6 +47,8 @@ class SealedBox:
     """The envelopes of one run, ref or blob."""
 
     __slots__ = ("_ciphers", "_may_be_plain", "_plain", "head")
+    seed = None
+
     def __init__(
         self, store_id: bytes, keys: list[tuple[bytes, bytes]], plain: Plain, may_be_plain: Callable[[], bool]
     ) -> None:
@@ -79,6 +81,8 @@ class _RefusingBox:
     """The box of a process that may not write clear text: see `SealedSeal.write_clear`."""
 
     head = b"\x01"
+    seed = None
+
     def __init__(self, change: str) -> None:
         self._change = change
 
@@ -96,6 +100,8 @@ _REFUSALS = {True: _RefusingBox("seal"), False: _RefusingBox("unseal")}
 
 class UnsealingBox:
     """A box while its store is being unsealed: opens sealed bodies, and closes new ones as plain."""
+
+    seed = None
 
     def __init__(self, sealed: Box, plain: Box) -> None:
         self.open = sealed.open
@@ -115,6 +121,8 @@ def _digest(keyed: blake2b, fields: bytes) -> bytes:
 
 class SealedSeal:
     """See `envelope.Seal`. `reload` reads the secrets again: another process may have changed the keys."""
+
+    seed = None
 
     def __init__(self, store_id: bytes, secrets: Secrets, reload: Callable[[], object]) -> None:
         self._store_id = store_id
