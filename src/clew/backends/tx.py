@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 from clew.backends.blob_tx import BlobTx
 from clew.backends.maintenance_tx import MaintenanceTx
 from clew.backends.rows import (
+    BodyRow,
     HeadState,
     InsertPoint,
     LogRow,
@@ -77,7 +78,7 @@ class Tx(Protocol):
     def nodes_between(self, low: int, high: int) -> list[NodeRow]:
         """Nodes from position `low` to `high`, in order."""
 
-    def scan_nodes(self, low: int, high: int, read: Callable[[Iterable[NodeRow]], T]) -> T:
+    def scan_bodies(self, low: int, high: int, read: Callable[[Iterable[BodyRow]], T]) -> T:
         """`read` of the same nodes, which need not be in memory all at once. `read` must not use the transaction."""
 
     def by_ord(

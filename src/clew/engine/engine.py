@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from clew.backends import ID, POS, SEQ_BITS, Backend, NodeLocation, RunRow, Tx
+from clew.backends import ID, POS, SEQ_BITS, Backend, NodeLocation, RunRow, Tail, Tx
 from clew.base import ids
 from clew.base.codec import Encoded
 from clew.base.ids import IdSource
@@ -124,6 +124,7 @@ class Engine:
             lookup_key = secrets.lookup
             if self._sealed is None:
                 self.seal = self._sealed = sealed.SealedSeal(self.store_id, secrets, self.reload)
+                self.read = self._read_sealed
             self._sealed.load(secrets)
         elif self._sealed is not None:
             self._sealed.load_unsealed(tx, self.backend.path)
@@ -136,10 +137,12 @@ class Engine:
     def _load_epoch(self, tx: Tx) -> None:
         """`renew` before a write, which sees the newest state. Corrupted if the state is older than one seen before."""
         change = tx.state().change
-        if change < self._change:
+        if change >= self._change:
+            self.renew(tx)
+            self._change = max(change, self._change)
+        # Another thread may have loaded a newer state since this read began: only a second read can tell.
+        elif self.backend.read(lambda tx: tx.state().change) < self._change:
             raise Corrupted(self.backend.path, "an earlier state of its epoch was restored")
-        self.renew(tx)
-        self._change = change
 
     def secrets(self, tx: Tx) -> Secrets:
         """The secrets of a sealed store, read in this transaction. Sealed, WrongKey, Corrupted."""
@@ -178,6 +181,22 @@ class Engine:
             return done[0]
 
         return self.write(step, lambda tx: next((result for result in done if kept(tx, result)), None))
+
+    def _read_sealed(self, work: Callable[[Tx], T], *, single: bool = False, tail: Tail | None = None) -> T:
+        """`Backend.read`, and once more if the keys have changed meanwhile and something looked damaged.
+
+        A read sees the rows of one moment, and loads newer secrets if it finds a key that it does not know. These do
+        not verify the rows that were signed before.
+        """
+        assert self._sealed is not None
+        change = self._sealed.secrets.change
+        try:
+            return self.backend.read(work, single=single, tail=tail)
+        except Corrupted:
+            self.reload()
+            if self._sealed.secrets.change == change:
+                raise
+        return self._read_sealed(work, single=single, tail=tail)
 
     def reload(self) -> None:
         """Reads the key state again: another process may have changed it. Sealed, WrongKey."""

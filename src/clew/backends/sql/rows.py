@@ -10,6 +10,7 @@ from typing import Any, Self
 from clew.backends import (
     MAX_SEQ,
     SEQ_BITS,
+    BodyRow,
     HeadState,
     InsertPoint,
     LogRow,
@@ -121,8 +122,8 @@ class SqlTx(SqlBlobTx, SqlMaintenanceTx):
         rows: list[NodeRow] = self._run(self._sql["nodes_between"], (low, high)).fetchall()
         return rows
 
-    def scan_nodes(self, low: int, high: int, read: Callable[[Iterable[NodeRow]], T]) -> T:
-        rows = self._run(self._sql["nodes_between"], (low, high))
+    def scan_bodies(self, low: int, high: int, read: Callable[[Iterable[BodyRow]], T]) -> T:
+        rows = self._run(self._sql["bodies_between"], (low, high))
         try:
             return read(rows)
         finally:
