@@ -249,6 +249,8 @@ tests/sources/test_hostile_values.py::test_any_value[[]cline]
 tests/sources/test_hostile_values.py::test_any_value[[]claude-ai]
 tests/sources/test_hostile_values.py::test_any_value[[]open-webui-export]
 tests/sources/test_hostile_values.py::test_any_value[[]vscode-document]
+tests/sources/test_every_format.py::test_forks_are_marked[[][!p]*-reversed]
+tests/sources/test_import_pairs.py::test_a_log_that_is_followed_in_several_ways[[][1-9]*
 tests/sources/test_import_pairs.py::test_into_a_sealed_store_with_a_bucket
 tests/sources/test_import_pairs.py::test_redaction_before_writing[[][!f]*
 tests/sources/test_native_export.py::test_any_export_comes_out_as_it_was

@@ -15,8 +15,9 @@ LARGE = 1 << 20
 class GrowingReader(Protocol):
     """What a format makes of the lines of a log."""
 
-    is_done: bool
-    """True if no further line is needed."""
+    @property
+    def is_done(self) -> bool:
+        """True if no further line is needed."""
 
     def line(self, number: int, data: bytes) -> Iterable[Part]:
         """What is in a line, which has its newline. StaleMark."""

@@ -272,7 +272,7 @@ class SessionWriter:
                 made = table.add(self._tx, data, owner[1], SESSION, at=None, owner=None, active_at=active_at)
                 self._created.append(Change(name, created=True, version=made.version))
         kind = SESSION if about.agent is None else SUBAGENT
-        fork = None if at is None or kind is SUBAGENT else self._first_session_with(at)
+        fork = None if at is None or about.agent is not None else self._first_session_with(at)
         data = describe(self._of, SessionData(agent=about.agent, forked_from=fork))
         self._new_session = True
         return table.add(
