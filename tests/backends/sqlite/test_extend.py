@@ -223,7 +223,7 @@ def store_writer(store: Store) -> Writer:
     return backend._writer
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS, st.booleans())
 def test_the_same_bytes(steps: list[tuple[str, int, str]], sealed: bool) -> None:
     """Whatever else is written in between, appends that read nothing store the same bytes as those that read."""

@@ -56,7 +56,7 @@ def test_the_log_grows_in_steps(store: Store, log: Path) -> None:
         sizes.add(log.stat().st_size)
         assert zeros(log) > FRAME
     assert 2 <= len(sizes) <= 6
-    assert max(sizes) < 60 * 4 * FRAME + 2 * STEP
+    assert max(sizes) < 64 * 5 * FRAME + 3 * STEP
 
 
 def test_one_append_makes_nothing_longer(path: Path, log: Path) -> None:
