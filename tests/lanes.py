@@ -25,6 +25,19 @@ tests/providers/test_registry.py::test_no_other_module_names_a_provider
 tests/cli/test_chat.py::test_short_names_are_of_models_that_their_makers_know
 
 # longer forms of what others touch
+tests/docs/test_pages.py::test_code_runs[[]docs/how-to/test-a-session-store.md]
+tests/docs/test_pages.py::test_code_runs[[]docs/how-to/rollback.md]
+tests/backends/postgres/test_tls.py::test_the_command_line_says_it_in_one_line
+tests/cli/test_chat.py::test_whoever_closes_the_terminal_keeps_what_arrived*
+tests/cli/test_chat.py::test_a_kill_leaves_the_question_and_a_clean_store
+tests/cli/test_first_minute.py::test_the_web_page_is_one_more_choice
+tests/cli/test_program.py::test_what_is_told_is_broken_between_words
+tests/checkpoints/test_confined.py::test_links_put_in_the_place_of_folders
+tests/reliability/test_purged.py::test_a_reader_is_in_the_way_until_the_close[[]sealed]
+tests/snapshots/test_autosave.py::test_a_killed_program[[]files]
+tests/crash/test_power.py::test_relaxed_durability_is_seen_to_lose
+tests/sources/test_import_pairs.py::test_with_attachments_in_a_bucket
+tests/aio/test_aio.py::test_the_async_face_is_current
 tests/agents/cpe/test_writer.py::test_there_and_back
 tests/cli/test_watch.py::test_a_sealed_store
 tests/store/test_redact_message.py::test_only_that_value_is_gone[[]sealed]

@@ -48,7 +48,12 @@ def opened(path: str) -> clew.Store:
 
 def refused(error: clew.ClewError) -> bool:
     """True for what is raised while keys change, and promises that nothing was done."""
-    return isinstance(error, Sealed | WrongKey) or (isinstance(error, Conflict) and "being unsealed" in error.message)
+    return outdated(error) or (isinstance(error, Conflict) and "being unsealed" in error.message)
+
+
+def outdated(error: Exception) -> bool:
+    """True if the store was sealed, or unsealed with a newer key, since it was opened: it has to be opened again."""
+    return isinstance(error, Sealed) or (isinstance(error, Conflict) and "was unsealed" in error.message)
 
 
 class Actor:
@@ -80,7 +85,7 @@ class Actor:
             if isinstance(error, clew.ClewError) and not refused(error):
                 raise
             self.note("fail")
-            if isinstance(error, Sealed):
+            if outdated(error):
                 self.store.close()
                 self.store = opened(self.path)
             return False
@@ -179,7 +184,9 @@ class Actor:
         session = self.chance.choice(self.mine)
         try:
             nodes = self.store.sessions.get(session).path()
-        except (Sealed, WrongKey):
+        except (Sealed, Conflict) as error:
+            if not refused(error):
+                raise
             return
         if nodes:
             keep = self.chance.randint(1, len(nodes))
@@ -195,7 +202,7 @@ class Actor:
 
             def work(store: clew.Store) -> None:
                 failures = store.sessions.purge(session).failures
-                if any("being unsealed" in one.error or "sealed with" in one.error for one in failures):
+                if any("unsealed" in one.error or "sealed with" in one.error for one in failures):
                     raise Undone  # the keys have changed, and nothing was done
                 assert failures == (), failures
 

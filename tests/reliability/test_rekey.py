@@ -17,7 +17,7 @@ from clew.backends import Tx
 from clew.base import ids
 from clew.engine import paths
 from clew.engine.node import node_row
-from clew.errors import Corrupted, Sealed, WrongKey
+from clew.errors import Conflict, Corrupted, Sealed, WrongKey
 from clew.store.parts import Parts
 from clew.store.store import Store
 from clew.upkeep import rekey
@@ -215,6 +215,25 @@ def test_those_with_the_key_of_an_unsealed_store_go_on(path: Path) -> None:
         assert other.verify().damage == []
         other.sessions.latest().append(clew.user("more"))
     assert texts(path, None, session.id) == ["hello", "more"]
+
+
+def test_a_key_that_was_rotated_before_the_store_was_unsealed(path: Path) -> None:
+    """A process that missed a rotation cannot check the unsealing after it: it is refused, and opening again works."""
+    with clew.open(path, key=OLD) as store, clew.open(path, key=OLD) as other:
+        session = store.sessions.create(title="ours")
+        session.append(clew.user("hello"))
+        early = other.sessions.get(session.id)
+        store.rotate(NEW)
+        store.unseal()
+        for ask in (
+            lambda: early.path(),
+            lambda: early.append(clew.user("more")),
+            lambda: other.sessions.latest().title,
+            lambda: other.search("hello"),
+        ):
+            with pytest.raises(Conflict, match="was unsealed with a key that this process does not have"):
+                ask()
+    assert texts(path, None, session.id) == ["hello"]
 
 
 # -- writing meanwhile

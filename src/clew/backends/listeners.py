@@ -84,8 +84,9 @@ class Watching:
         with self._mutex:
             self._closed = True
             listener, thread = self._listener, self._thread
-        if listener is not None and thread is not None:
+        if listener is not None:
             listener.wake()
+        if thread is not None:  # without a listener it is about to end, and still closes the listener
             thread.join(CLOSE_TIMEOUT)
 
     def _unsubscribe(self, ref: int, token: object) -> None:
@@ -129,7 +130,7 @@ class Watching:
                         self._watchers.pop(ref, None)
             if self._watchers and not self._closed:
                 return set(self._watchers)
-            self._listener = self._thread = None
+            self._listener = None
             last = list(self._watchers) if self._closed else []
         self._notify(last)
         return set()

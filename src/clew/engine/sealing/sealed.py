@@ -98,6 +98,11 @@ _REFUSALS = {True: _RefusingBox("seal"), False: _RefusingBox("unseal")}
 """By `Seal.keyed`."""
 
 
+_UNSEALED_ELSEWHERE = (
+    "If you rotated its key and then unsealed it, open it again. If you did not, its header was changed: run verify."
+)
+
+
 class UnsealingBox:
     """A box while its store is being unsealed: opens sealed bodies, and closes new ones as plain."""
 
@@ -154,10 +159,16 @@ class SealedSeal:
         self._boxes: dict[tuple[bytes, bytes], Box] = {}
 
     def load_unsealed(self, tx: Tx, path: str) -> None:
-        """Continues without keys after another process has unsealed the store. Corrupted unless signed with them."""
-        change = tx.state().change
-        if tx.header(UNSEALED) not in [sign_unsealed(key, change) for key in self.secrets.keys]:
-            raise Corrupted(path, "its epoch row says that it is plain, but that is not signed with its key")
+        """Continues without keys after another process has unsealed the store, and signed that with one of them.
+
+        Conflict if another key signed it: the key may have been rotated before, or the header was tampered with.
+        Corrupted if nothing signed it.
+        """
+        signature, change = tx.header(UNSEALED), tx.state().change
+        if signature is None:
+            raise Corrupted(path, "its epoch row says that it is plain, but that is not signed")
+        if signature not in [sign_unsealed(key, change) for key in self.secrets.keys]:
+            raise Conflict(f"{path} was unsealed with a key that this process does not have", hint=_UNSEALED_ELSEWHERE)
         self._clear = True
         self.load(msgspec.structs.replace(self.secrets, state="unsealing", change=change))
 
