@@ -73,7 +73,7 @@ def describe(facts: ConversationFacts, data: SessionData) -> SessionData:
         title=title,
         cwd=directory(about.cwd) if data.cwd is None else data.cwd,
         model=data.model or about.model,
-        forked_from=fork or data.forked_from,
+        forked_from=data.forked_from if fork in (None, facts.id) else fork,
         extra=extra,
     )
 
