@@ -70,7 +70,7 @@ def sources() -> Iterator[Source]:
     One of another package that cannot be loaded is left out, with a warning.
     """
     yield from map(_own, _OWN)
-    yield from _others()
+    yield from other_sources()
 
 
 @cache
@@ -81,7 +81,7 @@ def _own(name: str) -> Source:
 
 
 @cache
-def _others() -> tuple[Source, ...]:
+def other_sources() -> tuple[Source, ...]:
     """The sources of other packages."""
     from importlib.metadata import entry_points
 

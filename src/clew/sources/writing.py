@@ -79,7 +79,7 @@ def describe(facts: ConversationFacts, data: SessionData) -> SessionData:
         cwd=directory(about.cwd) if data.cwd is None else data.cwd,
         model=data.model or about.model,
         labels=label_set([*data.labels, *(about.labels or ())]),
-        forked_from=fork or data.forked_from,
+        forked_from=data.forked_from if fork in (None, facts.id) else fork,
         extra=extra,
     )
 
