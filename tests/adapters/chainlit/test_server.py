@@ -80,7 +80,7 @@ async def log_in(http, address):
     raise AssertionError("the server did not start")
 
 
-async def chat(address, thread, question):
+async def chat(address, thread, question, count):
     """Asks a question as the page does, and waits for the answer. Returns the thread as the page would load it."""
     # Cookies of an address without a name are left out by default.
     async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as http:
@@ -97,7 +97,7 @@ async def chat(address, thread, question):
         for _ in range(100):  # Chainlit stores in tasks
             async with http.get(f"{address}/project/thread/{found['thread']}") as loaded:
                 seen = await loaded.json() if loaded.status == 200 else {"steps": []}
-            if len(seen["steps"]) % 4 == 0 and seen["steps"] and all(step["end"] for step in seen["steps"]):
+            if len(seen["steps"]) == count and all(step["end"] for step in seen["steps"]):
                 break
             await asyncio.sleep(0.1)
         async with http.post(f"{address}/project/threads", json={"pagination": {"first": 9}, "filter": {}}) as listed:
@@ -110,9 +110,9 @@ def test_a_server_that_is_killed(tmp_path):
     """A thread of a killed server is listed, loaded and continued by the next one; `clew` has the conversation."""
     (tmp_path / "app.py").write_text(APP)
     with server(tmp_path) as address:
-        first, _ = asyncio.run(chat(address, None, "Weather?"))
+        first, _ = asyncio.run(chat(address, None, "Weather?", 4))
     with server(tmp_path) as address:
-        second, threads = asyncio.run(chat(address, first["id"], "And now?"))
+        second, threads = asyncio.run(chat(address, first["id"], "And now?", 8))
     assert [one["id"] for one in threads] == [first["id"]]
     assert (threads[0]["name"], threads[0]["userIdentifier"]) == ("Weather?", "ada")
     assert second["steps"][:4] == first["steps"]
