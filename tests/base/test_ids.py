@@ -134,6 +134,17 @@ def test_handles_grow_until_they_are_unique(store: Store) -> None:
     assert [store.nodes.resolve(handle) for handle in handles] == [node.id for node in session.path()]
 
 
+@given(st.sets(st.binary(min_size=1, max_size=4), min_size=1))
+def test_handles_of_all_are_those_of_each(ends: set[bytes]) -> None:
+    """The handles that need more than six letters are the same for all ids at once as for each beside the others."""
+    found = sorted(bytes(5) + end.ljust(11, b"\0") for end in ends)
+    found = sorted({*found, *(id[5:] + id[:5] for id in found)})
+    longer = ids.longer_handles(found)
+    for id in found:
+        wanted = ids.handle_beside(id, [other for other in found if other != id])
+        assert ids.handle(id, longer.get(id, ids.SHORTEST)) == wanted
+
+
 def test_an_ambiguous_handle_lists_its_candidates(store: Store) -> None:
     """The error names handles that each mean one node."""
     session = store.sessions.create()

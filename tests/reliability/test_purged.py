@@ -176,7 +176,7 @@ def test_what_a_fork_shares_gets_another_key(path: Path) -> None:
         assert run is not None
         assert run.wrapped_key is not None
         old = seal._unwrap(run.wrapped_key, run_owner(run.tree, run.run))
-        box = SealedBox(Parts.of(store).engine.store_id, old, None)
+        box = SealedBox(seal._store_id, old, seal._plain, lambda: False)
 
         def opens(node: clew.Node) -> bool:
             body = b"\x02" + old[0][0] + node_row(node)[BODY][9:]  # as if it said that it is under the old key

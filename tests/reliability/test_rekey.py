@@ -13,6 +13,9 @@ from typing import NamedTuple
 import pytest
 
 import clew
+from clew.backends import Tx
+from clew.base import ids
+from clew.engine import paths
 from clew.engine.node import node_row
 from clew.errors import Conflict, Corrupted, Sealed, WrongKey
 from clew.store.parts import Parts
@@ -106,6 +109,78 @@ def test_a_reading_that_is_under_way(
         first = next(pages)
         exchange.run(store, None)
         assert [first, *pages] == whole
+
+
+def test_readers_that_were_open_before(path: Path, exchange: Exchange, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that was open before a key change, and has asked for nothing since, reads everything after any step."""
+    monkeypatch.setattr(rekey, "BATCH", 500)
+    with clew.open(path, key=exchange.before) as store, ExitStack() as opened:
+        session = store.sessions.create(title="ours")
+        session.append([clew.user(str(number)) for number in range(5)])
+        session.append(clew.user("look", session.attach(b"a picture", mime_type="x/y")))
+        session.log.append([b"noted"])
+        whole = everything(session)
+        readers = [opened.enter_context(clew.open(path, key=exchange.before)) for _ in range(20)]
+
+        def look(done: int, total: int) -> None:
+            try:
+                assert everything(readers.pop().sessions.get(session.id)) == whole
+            except Sealed:
+                assert exchange.before is None
+
+        exchange.run(store, look)
+        assert readers
+
+
+def everything(session: clew.Session) -> list[object]:
+    texts, messages = [node.text for node in session.path()], [message.text for message in session.messages()]
+    return [session.title, texts, messages, *read_nodes(session), *read_blob(session), *read_log(session)]
+
+
+def test_a_read_that_began_before(path: Path, exchange: Exchange) -> None:
+    """A read that sees the rows from before a key change, and the keys from after it, finds no damage."""
+    with clew.open(path, key=exchange.before) as store, clew.open(path, key=exchange.before) as other:
+        session = store.sessions.create()
+        session.append(clew.user("hello"))
+        parts, changes = Parts.of(other), [exchange]
+
+        def work(tx: Tx) -> list[str]:
+            row = parts.refs.get(tx, "session", ids.parse(session.id))
+            for change in changes:
+                changes.clear()
+                change.run(store, lambda done, total: parts.engine.reload())
+                parts.engine.reload()
+            assert row.head is not None
+            return [node.text for node in paths.whole(parts.engine, tx, row.head)]
+
+        try:
+            assert parts.engine.read(work) == ["hello"]
+        except Sealed:
+            assert exchange.before is None
+        assert not changes
+
+
+@pytest.mark.parametrize("kind", ["unseal", "rotate", "deep"])
+def test_a_thread_that_read_the_keys_before(path: Path, kind: str) -> None:
+    """A thread that loads keys it has read before a key change does not bring them back for the others."""
+    exchange = EXCHANGES[kind]
+    with clew.open(path, key=exchange.before) as store, clew.open(path, key=exchange.before) as other:
+        session = store.sessions.create()
+        session.append(clew.user("hello"))
+        engine = Parts.of(other).engine
+
+        def work(tx: Tx) -> None:
+            tx.state()
+            exchange.run(store, lambda done, total: engine.backend.refresh_epoch())
+            engine.backend.refresh_epoch()
+            engine.backend.on_epoch(tx)
+            engine.renew(tx)
+
+        engine.read(work)
+        later = other.sessions.get(session.id)
+        later.rename("later")
+        later.append(clew.user("more"))
+    assert texts(path, exchange.after, session.id) == ["hello", "more"]
 
 
 def test_those_without_the_key_are_told(path: Path) -> None:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from clew.adapters.keyed import Keyed
 from clew.backends import MAX_SEQ, SEQ_BITS, InsertPoint, RefRow, Tx
 from clew.base import ids
-from clew.engine import paths
+from clew.engine import deletion, paths
 from clew.engine.engine import Draft
-from clew.engine.node import Node
+from clew.engine.node import Node, microseconds
 from clew.engine.refs import BRANCH
 from clew.errors import NotFound
 
@@ -41,6 +43,34 @@ def place(keyed: Keyed, tx: Tx, row: RefRow, after: bytes | None, drafts: Sequen
     elif state.id != point.id:
         keyed.refs.move(tx, row.ref, state, point.pos, point.id)
     return nodes
+
+
+def replace(keyed: Keyed, tx: Tx, row: RefRow, node: Node, drafts: Sequence[Draft]) -> None:
+    """Replaces a message of a session by others, or removes it. It stays as a branch only if the session is on hold.
+
+    The messages after it are stored again, under their ids unless these are still in use.
+    """
+    state = keyed.refs.head_state(tx, row)
+    path = [] if state.pos is None else paths.whole(keyed.engine, tx, state.pos)
+    at = next(number for number, one in enumerate(path) if one.id == node.id)
+    later = [keyed.engine.draft(one.said, one.id, microseconds(one.created_at)) for one in path[at + 1 :]]
+    chain = [*drafts, *later]
+    above = None if node.parent_id is None else ids.parse(node.parent_id)
+    branches = {one.ref for one in tx.refs_owned(row.ref) if one.kind == BRANCH}
+    place(keyed, tx, row, above, [])
+    hashes = [keyed.engine.blob_hash(state.tree, digest) for draft in chain for digest in draft.encoded.blobs]
+    attached = [blob.blob for hash in hashes if (blob := tx.blobs.blob(state.tree, hash)) is not None]
+    tx.blobs.add_uses(_LAST, attached)  # or they would be deleted with the messages
+    for one in tx.refs_owned(row.ref):
+        if one.kind == BRANCH and one.ref not in branches and not row.hold:
+            deletion.delete_ref(keyed.engine, tx, one)
+    place(keyed, tx, row, above, [_fresh(keyed, tx, draft) for draft in chain])
+    tx.blobs.delete_uses(_LAST, _LAST)
+
+
+def _fresh(keyed: Keyed, tx: Tx, draft: Draft) -> Draft:
+    """A draft, under another id if its own is in use."""
+    return draft if tx.node(draft.id) is None else msgspec.structs.replace(draft, id=keyed.engine.new_id())
 
 
 def _is_above(tx: Tx, pos: int, leaf: int | None) -> bool:

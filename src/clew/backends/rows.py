@@ -23,6 +23,8 @@ def creation_counter(number: int) -> int:
 
 NodeRow = tuple[int, bytes, bytes, bytes]
 """A node as stored: pos, facts, id, body."""
+BodyRow = tuple[bytes, bytes, bytes]
+"""A node without its position, for adjacent nodes in order."""
 
 POS: Final = 0
 FACTS: Final = 1

@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 from clew.backends.blob_tx import BlobTx
 from clew.backends.maintenance_tx import MaintenanceTx
 from clew.backends.rows import (
+    BodyRow,
     HeadState,
     InsertPoint,
     LogRow,
@@ -77,7 +78,7 @@ class Tx(Protocol):
     def nodes_between(self, low: int, high: int) -> list[NodeRow]:
         """Nodes from position `low` to `high`, in order."""
 
-    def scan_nodes(self, low: int, high: int, read: Callable[[Iterable[NodeRow]], T]) -> T:
+    def scan_bodies(self, low: int, high: int, read: Callable[[Iterable[BodyRow]], T]) -> T:
         """`read` of the same nodes, which need not be in memory all at once. `read` must not use the transaction."""
 
     def by_ord(
@@ -201,13 +202,6 @@ class Tx(Protocol):
 
         Changes nothing and returns False if any of these has changed since: the ref, its head, the end or the key of
         its run, the epoch, or `top`, the highest rank of its kind.
-        """
-
-    def extend(self, ref: int, seen: HeadState, move: Move, row: NodeRow) -> bool:
-        """`advance` and `add_nodes` for one node, if the last write to the store was such an append to the same ref.
-
-        Changes nothing and returns False if it was not, or if the backend cannot tell: then use `advance`. The rank
-        must not change.
         """
 
     def delete_ref(self, ref: int) -> None:

@@ -126,6 +126,16 @@ def span(typed: str) -> tuple[bytes, bytes] | None:
     return (low >> 2).to_bytes(16, "big"), (high >> 2).to_bytes(16, "big")
 
 
+def longer_handles(sorted_ids: Iterable[bytes]) -> dict[bytes, int]:
+    """The ids whose shortest unique handle has more than `SHORTEST` letters, each with its number of letters."""
+    found: dict[bytes, int] = {}
+    for one, other in pairwise(sorted_ids):
+        if one[:3] == other[:3] and (length := common_letters(one, other) + 1) > SHORTEST:
+            found[one] = max(length, found.get(one, 0))
+            found[other] = length
+    return found
+
+
 def handle_beside(id: bytes, beside: Iterable[bytes]) -> str:
     """The shortest handle of `id` that differs from those of its neighbours."""
     length = SHORTEST

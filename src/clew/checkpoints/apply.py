@@ -17,6 +17,28 @@ from clew.errors import Unavailable
 OPEN = 0o700
 """The permissions that an owner needs to change names in a folder."""
 Content = Callable[[FileState], bytes]
+KEPT = 32 << 20
+"""Bytes of contents that `ContentTwice` keeps."""
+
+
+class ContentTwice:
+    """Keeps each content between its two reads, for the plan of a rewind and for its step, if there is space."""
+
+    def __init__(self, read: Content) -> None:
+        self._read = read
+        self._kept: dict[str, bytes] = {}
+        self._size = 0
+
+    def __call__(self, state: FileState) -> bytes:
+        data = self._kept.pop(state.digest, None)
+        if data is not None:
+            self._size -= len(data)
+            return data
+        data = self._read(state)
+        if self._size + len(data) <= KEPT:
+            self._kept[state.digest] = data
+            self._size += len(data)
+        return data
 
 
 class ApplyResult(NamedTuple):

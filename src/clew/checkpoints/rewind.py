@@ -12,7 +12,7 @@ from clew.backends import InsertPoint, RefRow, Tx, creation_counter
 from clew.base import ids
 from clew.checkpoints import diff as lines
 from clew.checkpoints import plan
-from clew.checkpoints.apply import apply, clear
+from clew.checkpoints.apply import Content, ContentTwice, apply, clear
 from clew.checkpoints.capture import Capturing, ContentWriter, changed, state_at
 from clew.checkpoints.filestate import (
     MISSING,
@@ -81,7 +81,8 @@ class Rewinding:
         manifests = self._since(message)
         if manifests is None:
             raise NotFound("checkpoint", message)
-        return [self._diff(step) for step in self._plan(manifests, tree=True).steps if not _folder(step)]
+        content, made = self._repo.content, self._plan(manifests, tree=True)
+        return [self._diff(step, content) for step in made.steps if not _folder(step)]
 
     def pending(self) -> Journal | None:
         """The interrupted rewind."""
@@ -91,7 +92,7 @@ class Rewinding:
     def finish(self) -> Rewound | None:
         """Continues an interrupted rewind."""
         journal = self.pending()
-        return None if journal is None else self._apply(journal)
+        return None if journal is None else self._apply(journal, self._repo.content)
 
     def give_up(self) -> None:
         """Leaves files as an interrupted rewind left them, and records that state."""
@@ -157,17 +158,19 @@ class Rewinding:
         every = sorted(steps.values(), key=lambda step: step.path)
         return made._replace(steps=every, blocked=made.blocked + closed)
 
-    def _ready(self, manifests: Sequence[Manifest], *, tree: bool) -> tuple[RewindPlan, lines.LineCount]:
+    def _ready(
+        self, manifests: Sequence[Manifest], content: Content, *, tree: bool
+    ) -> tuple[RewindPlan, lines.LineCount]:
         """The plan and its line counts, after reading and checking every content it needs. Raises Corrupted."""
         made = self._plan(manifests, tree=tree)
         added = removed = 0
         for step in made.steps:
-            one = self._diff(step)
+            one = self._diff(step, content)
             count = lines.count(one.before or b"", one.after or b"")
             added, removed = added + count.insertions, removed + count.deletions
         return made, lines.LineCount(added, removed)
 
-    def _diff(self, step: RewindStep) -> FileDiff:
+    def _diff(self, step: RewindStep, content: Content) -> FileDiff:
         path = unpack_path(step.path)
         old = None
         if step.old.kind == "file":
@@ -178,7 +181,7 @@ class Rewinding:
         new = None
         if step.new.kind == "file":
             try:
-                new = self._repo.content(step.new)
+                new = content(step.new)
             except (NotFound, Corrupted) as error:
                 raise Corrupted(f"the checkpoint of {display_path(path)}", f"{error.message}") from error
         elif step.new.kind == "link":
@@ -197,8 +200,9 @@ class Rewinding:
         dry_run: bool,
         force: bool,
     ) -> Rewound:
+        content = ContentTwice(self._repo.content)
         try:
-            made, counted = self._ready(manifests, tree=tree)
+            made, counted = self._ready(manifests, content, tree=tree)
         except ClewError as failed:
             return Rewound(False, failed.message, message=message, dry_run=dry_run)
         result = Rewound(
@@ -223,7 +227,7 @@ class Rewinding:
             journal = self._begin(message, made, heads)
         except Conflict as changed_now:
             return msgspec.structs.replace(result, can_rewind=False, error=changed_now.message)
-        done = self._apply(journal) if journal.steps else Rewound(True)
+        done = self._apply(journal, content) if journal.steps else Rewound(True)
         kept = (*result.kept, *done.kept)
         return msgspec.structs.replace(result, left=done.left, kept=kept, error=done.error, undo=journal.undo)
 
@@ -269,10 +273,10 @@ class Rewinding:
             )
         return msgspec.structs.replace(step.old, blob=keep(seen.data)) if step.old.kind == "file" else step.old
 
-    def _apply(self, journal: Journal) -> Rewound:
+    def _apply(self, journal: Journal, content: Content) -> Rewound:
         """Applies the steps. On failure rolls them back; if that fails too, the record stays."""
         try:
-            done = apply(self._root, journal, self._repo.content)
+            done = apply(self._root, journal, content)
         except ClewError:
             with suppress(ClewError):
                 self._take_back(journal)

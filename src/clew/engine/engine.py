@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from clew.backends import ID, POS, SEQ_BITS, Backend, NodeLocation, RunRow, Tx
+from clew.backends import ID, POS, SEQ_BITS, Backend, NodeLocation, RunRow, Tail, Tx
 from clew.base import ids
 from clew.base.codec import Encoded
 from clew.base.ids import IdSource
@@ -124,6 +124,7 @@ class Engine:
             lookup_key = secrets.lookup
             if self._sealed is None:
                 self.seal = self._sealed = sealed.SealedSeal(self.store_id, secrets, self.reload)
+                self.read = self._read_sealed
             self._sealed.load(secrets)
         elif self._sealed is not None:
             self._sealed.load_unsealed(tx, self.backend.path)
@@ -136,10 +137,12 @@ class Engine:
     def _load_epoch(self, tx: Tx) -> None:
         """`renew` before a write, which sees the newest state. Corrupted if the state is older than one seen before."""
         change = tx.state().change
-        if change < self._change:
+        if change >= self._change:
+            self.renew(tx)
+            self._change = max(change, self._change)
+        # Another thread may have loaded a newer state since this read began: only a second read can tell.
+        elif self.backend.read(lambda tx: tx.state().change) < self._change:
             raise Corrupted(self.backend.path, "an earlier state of its epoch was restored")
-        self.renew(tx)
-        self._change = change
 
     def secrets(self, tx: Tx) -> Secrets:
         """The secrets of a sealed store, read in this transaction. Sealed, WrongKey, Corrupted."""
@@ -178,6 +181,22 @@ class Engine:
             return done[0]
 
         return self.write(step, lambda tx: next((result for result in done if kept(tx, result)), None))
+
+    def _read_sealed(self, work: Callable[[Tx], T], *, single: bool = False, tail: Tail | None = None) -> T:
+        """`Backend.read`, and once more if the keys have changed meanwhile and something looked damaged.
+
+        A read sees the rows of one moment, and loads newer secrets if it finds a key that it does not know. These do
+        not verify the rows that were signed before.
+        """
+        assert self._sealed is not None
+        change = self._sealed.secrets.change
+        try:
+            return self.backend.read(work, single=single, tail=tail)
+        except Corrupted:
+            self.reload()
+            if self._sealed.secrets.change == change:
+                raise
+        return self._read_sealed(work, single=single, tail=tail)
 
     def reload(self) -> None:
         """Reads the key state again: another process may have changed it. Sealed, WrongKey."""
@@ -229,19 +248,24 @@ class Engine:
         of a native message, for a caller that has read its JSON already.
         """
         encoded = encode(said, seen)
-        if self.rules is not None and not stored:
-            with loading:
-                from clew import redaction
-
-            redacted = redaction.redact(said, self.rules, token=self.token).said
-            if redacted is not said:
-                encoded = encode(redacted)
+        redacted = said if stored else self.redacted_message(said)
+        if redacted is not said:
+            encoded = encode(redacted)
         if len(encoded.payload) > self.max_body:
             raise Invalid(
                 f"the message has {len(encoded.payload):,} bytes, the limit is {self.max_body:,}",
                 hint="Keep large content as a blob, or open the store with a larger max_body.",
             )
         return Draft(self.fresh_id(id), encoded, self.clock() if created_at is None else created_at)
+
+    def redacted_message(self, said: AnyMessage) -> AnyMessage:
+        """A message after redaction: the very same if nothing is found."""
+        if self.rules is None:
+            return said
+        with loading:
+            from clew import redaction
+
+        return redaction.redact(said, self.rules, token=self.token).said
 
     def redacted(self, data: bytes, *, own: bool = False) -> bytes:
         """`data`, JSON or text, after redaction; `own` if it is JSON that clew wrote."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sized
 from functools import partial
+from itertools import repeat
+from operator import itemgetter
 
 from clew.backends import BODY, ID, MAX_SEQ, POS, SEQ_BITS, NodeRow, RunRow, Tx, creation_counter
 from clew.base.messages import Message
 from clew.engine.engine import Engine
-from clew.engine.node import Node, read_rows
+from clew.engine.node import Node, read_bodies
 from clew.errors import Corrupted, NotFound
 
 PAGE_BYTES = 4 << 20
@@ -33,11 +35,11 @@ def messages(engine: Engine, tx: Tx, pos: int) -> list[Message]:
     try:
         for run, upto in _runs(engine, tx, pos):
             place = None if above is None else tx.node_at(above)
-            read = partial(read_rows, engine, engine.run_info(run), None if place is None else place.row[ID])
-            above = run.run << SEQ_BITS | upto
-            rows = tx.scan_nodes(run.run << SEQ_BITS, above, read)
-            _ensure_complete(run, rows, 0, upto)
-            found += rows
+            first, above = run.run << SEQ_BITS, run.run << SEQ_BITS | upto
+            parent = None if place is None else place.row[ID]
+            some = tx.scan_bodies(first, above, partial(read_bodies, engine, engine.run_info(run), parent, first))
+            _ensure_complete(run, some, 0, upto)
+            found += some
     except Corrupted:  # reports the same damage as `path`
         return [node.message for node in whole(engine, tx, pos)]
     return found
@@ -127,11 +129,9 @@ def _add(
 ) -> bytes | None:
     """Adds nodes for a run's rows after the id `parent`; returns the last id. Corrupted if one is missing."""
     _ensure_complete(run, rows, first, upto)
-    info = engine.run_info(run)
-    for row in rows:
-        nodes.append(Node(engine, info, parent, row))
-        parent = row[ID]
-    return parent
+    known: list[bytes | None] = [parent, *map(itemgetter(ID), rows)]
+    nodes += map(Node, repeat(engine), repeat(engine.run_info(run)), known, rows)
+    return known[-1]
 
 
 def _ensure_complete(run: RunRow, rows: Sized, first: int, upto: int) -> None:

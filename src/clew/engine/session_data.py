@@ -4,11 +4,14 @@
 import os
 from collections.abc import Iterable
 from typing import Any
+from zlib import crc32
 
 import msgspec
 
+from clew.backends import RefRow
 from clew.base import codec
 from clew.base.messages import RECORD
+from clew.engine.sealing.envelope import MISTYPED, PLAIN_HEAD, plain_head, plain_ref, refs_crc
 from clew.errors import Corrupted, Invalid, clip
 
 SHORTEST, LONGEST = 7, 180
@@ -116,6 +119,26 @@ def pack(data: SessionData) -> bytes:
     except msgspec.ValidationError as error:
         raise Invalid(f"the session data is not valid: {error}") from None
     return payload
+
+
+def read_plain(seed: int | None, row: RefRow) -> SessionData | None:
+    """The data of a session in a plain store, in one function. None if it is damaged, owned, trashed or ends.
+
+    It checks what `ref_context` and the box of the ref check, and leaves everything else to them, errors included. With
+    it, a list of 50 titles takes 201 µs instead of 225.
+    """
+    _, space, kind, key, owner, tree, _, _, _, created_at, _, _, trashed_at, end, hold, look, wrapped, _, data = row
+    try:
+        rare = not (wrapped is None and owner is None and trashed_at is None and end is None)
+        if seed is None or rare or not tree or tree < 0 or len(key) != 16:
+            return None
+        json = data[PLAIN_HEAD:]
+        bound = plain_ref(-1, tree, created_at, -1, -1, hold, key) + (look or b"") + b"\x01"
+        if data[:PLAIN_HEAD] == plain_head(1, crc32(json, crc32(bound, refs_crc(space, kind, seed))), 1):
+            return _decode(json)
+    except (*MISTYPED, ValueError, msgspec.DecodeError):
+        pass
+    return None
 
 
 def unpack(payload: bytes) -> SessionData:

@@ -13,7 +13,7 @@ from clew.base.loading import loading
 from clew.engine.engine import Engine
 from clew.engine.node import Counters, moment
 from clew.engine.refs import Refs, expiry
-from clew.engine.session_data import SessionData, unpack
+from clew.engine.session_data import SessionData, read_plain, unpack
 from clew.errors import ClewError, Corrupted
 
 if TYPE_CHECKING:
@@ -52,11 +52,8 @@ class SessionFields:
         """All of its data."""
         data = self._data
         if data is None:
-            try:
-                payload = self._refs.data(self._read if self._move is None else self._row)
-            except Corrupted:
-                payload = self._check_row(self._refs.data)
-            data = self._data = unpack(payload)
+            row = self._read if self._move is None else self._row
+            data = self._data = read_plain(self._engine.seal.seed, row) or unpack(self._check_row(self._refs.data))
         return data
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import sqlite3
 from contextlib import closing
@@ -21,8 +20,9 @@ from langgraph.types import Command, interrupt
 
 import clew
 from clew.adapters.langgraph import ClewSaver
-from tests.adapters.commands import expect_weather
+from tests.adapters.commands import QUESTION, expect_weather
 from tests.adapters.langgraph.graphs import agent, ask, echo, thread
+from tests.adapters.processes import run_together
 
 
 def put(saver, name, values, step, *, config=None, run="r1"):
@@ -363,14 +363,7 @@ def fill(path, name):
 
 def test_two_processes(tmp_path):
     """Two processes that write at once, the first time a store is made, lose nothing."""
-    context = multiprocessing.get_context("spawn")
-    path = str(tmp_path / "c.db")
-    workers = [context.Process(target=fill, args=(path, name)) for name in ("a", "b")]
-    for one in workers:
-        one.start()
-    for one in workers:
-        one.join(60)
-        assert one.exitcode == 0
+    path = run_together(fill, tmp_path / "c.db")
     with ClewSaver(path) as saver:
         for name in ("a", "b"):
             assert len(agent(saver).get_state(thread(name)).values["messages"]) == 40
@@ -400,8 +393,8 @@ def test_a_store_that_redacts_is_refused(tmp_path):
         ClewSaver(store)
 
 
-def test_in_the_command_line(tmp_path):
-    """A thread with a tool call is listed, found and shown."""
-    with ClewSaver(tmp_path / "c.db") as saver:
-        agent(saver).invoke(ask("Weather?"), thread("t"))
-    expect_weather(tmp_path / "c.db")
+def test_in_the_command_line(opened):
+    """A thread with a tool call is listed, found, shown, redacted and purged."""
+    with opened(ClewSaver) as saver:
+        agent(saver).invoke(ask(QUESTION), thread("t"))
+    expect_weather(opened, keeps_states=True)

@@ -83,6 +83,17 @@ def own_data(state: dict[str, Any], created: float) -> dict[str, Any]:
     return {"state": dump_state(state), "created": created}
 
 
+def session_names(data: dict[str, Any] | None) -> tuple[str, ...]:
+    """App, user and id of a session, by its free data; of one that was imported, too. Empty if it has none."""
+    kept, origin = (data or {}).get(TOOL) or {}, (data or {}).get(SOURCE) or {}
+    return tuple(kept.get("names") or [origin[name] for name in ("app", "user", "session") if name in origin])
+
+
+def imported_state(data: dict[str, Any] | None, scope: str) -> dict[str, Any]:
+    """The state of the app, or of the user, that was imported with a session."""
+    return load_state(((data or {}).get(TOOL) or {}).get(scope) or "{}")
+
+
 def read_own_data(data: dict[str, Any] | None) -> tuple[dict[str, Any], float]:
     """The state in a session's free data, and when the session was created."""
     kept = (data or {})[TOOL]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -181,6 +182,39 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         self._forget([target_thread_id])
         self._pruning.copy(source_thread_id, target_thread_id)
+
+    def copy_from(self, other: BaseCheckpointSaver[Any], thread_ids: Sequence[str] | None = None) -> int:
+        """Copies the checkpoints of another saver with their writes, of all threads or of some. Returns how many.
+
+        A checkpoint that is there already is replaced. Messages that `clew import` has read stay as a branch.
+        """
+        wanted: builtins.list[RunnableConfig | None] = [None]
+        if thread_ids is not None:
+            wanted = [{"configurable": {"thread_id": thread}} for thread in thread_ids]
+        count = 0
+        for config in wanted:
+            found = sorted(other.list(config), key=lambda one: one.checkpoint["id"])
+            for one in found:
+                self._copy(one)
+            count += len(found)
+        return count
+
+    def _copy(self, one: CheckpointTuple) -> None:
+        thread, ns, _ = _names(one.config)
+        parent = None if one.parent_config is None else _names(one.parent_config)[2]
+        above: RunnableConfig = {"configurable": {"thread_id": thread, "checkpoint_ns": ns, "checkpoint_id": parent}}
+        self.put(above, one.checkpoint, one.metadata, one.checkpoint["channel_versions"])
+        writes: dict[str, builtins.list[tuple[str, Any]]] = {}
+        for task, channel, value in one.pending_writes or ():
+            writes.setdefault(task, []).append((channel, value))
+        for task, values in writes.items():
+            self.put_writes(one.config, values, task)
+
+    def get_next_version(self, current: Any, channel: None) -> Any:
+        """The next version of a channel: a number, or text as LangGraph's own savers write it, if it was copied."""
+        if isinstance(current, str):
+            return f"{int(current.partition('.')[0]) + 1:032}.0"
+        return super().get_next_version(current, channel)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         self._forget(thread_ids)

@@ -95,6 +95,9 @@ SELECT up.seq, {run} FROM up JOIN runs u ON u.run = up.run ORDER BY up.n DESC
 -- name: nodes_between
 SELECT {node} FROM nodes n WHERE n.pos BETWEEN ? AND ? ORDER BY n.pos
 
+-- name: bodies_between
+SELECT facts, id, body FROM nodes WHERE pos BETWEEN ? AND ? ORDER BY pos
+
 -- name: by_ord_up
 SELECT u.tree, u.depth, u.carried, u.wrapped_key,
        (SELECT p.id FROM nodes p WHERE p.pos = CASE WHEN n.pos & 16777215 <> 0 THEN n.pos - 1 ELSE u.parent END),

@@ -10,6 +10,7 @@ from typing import Any, Self
 from clew.backends import (
     MAX_SEQ,
     SEQ_BITS,
+    BodyRow,
     HeadState,
     InsertPoint,
     LogRow,
@@ -121,8 +122,8 @@ class SqlTx(SqlBlobTx, SqlMaintenanceTx):
         rows: list[NodeRow] = self._run(self._sql["nodes_between"], (low, high)).fetchall()
         return rows
 
-    def scan_nodes(self, low: int, high: int, read: Callable[[Iterable[NodeRow]], T]) -> T:
-        rows = self._run(self._sql["nodes_between"], (low, high))
+    def scan_bodies(self, low: int, high: int, read: Callable[[Iterable[BodyRow]], T]) -> T:
+        rows = self._run(self._sql["bodies_between"], (low, high))
         try:
             return read(rows)
         finally:
@@ -206,9 +207,6 @@ class SqlTx(SqlBlobTx, SqlMaintenanceTx):
 
     def head_state(self, ref: int) -> HeadState | None:
         return self._row(HeadState._make, "head_state", ref)
-
-    def extend(self, ref: int, seen: HeadState, move: Move, row: NodeRow) -> bool:
-        return False
 
     def ref(self, workspace: str, kind: str, key: bytes) -> RefRow | None:
         return self._row(RefRow._make, "ref", workspace, kind, key)

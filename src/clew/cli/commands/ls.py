@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -22,12 +23,14 @@ from clew.cli.setup.find import CPE_FILE
 from clew.cli.setup.open_store import open_for_reading, store_option
 from clew.cli.setup.scope import Scope, scope_options
 from clew.store.origin import origin_of
-from clew.store.summaries import Brief, briefs
+from clew.store.summaries import Brief, Handles, all_handles, briefs
 
 FIRST = 10
 """Messages that are read to name a conversation without a title."""
 SCAN = 200
 """Sessions read at once if some of them are left out."""
+BATCH = 500
+"""Sessions whose handles and counters are read at once."""
 
 
 class Filter(NamedTuple):
@@ -91,7 +94,8 @@ def ls(
         elif form == "jsonl":
             out_jsonl(_json(session, damaged) for session in found)
         else:
-            rows = list(_rows(store, found, damaged))
+            kind = None if trash else "subagent" if subagents else "session"
+            rows = list(_rows(store, found, damaged, kind))
             out_lines(_table(rows))
             if not rows:
                 warn(_empty_notice(wanted))
@@ -191,30 +195,39 @@ class Row(NamedTuple):
     tool: str = ""
 
 
-def _rows(store: clew.Store, sessions: Iterator[clew.Session], damaged: list[str]) -> Iterator[Row]:
-    """The sessions as rows, read in batches."""
+def _rows(store: clew.Store, sessions: Iterator[clew.Session], damaged: list[str], kind: str | None) -> Iterator[Row]:
+    """The sessions as rows, read in batches. `kind` is the kind of all of them."""
     now, home = datetime.now(UTC), os.path.expanduser("~")
-    while some := list(islice(sessions, 500)):
-        for session, brief in zip(some, briefs(some), strict=True):
-            yield _row(store, session, brief or session, damaged, now, home)
+    short = cache(lambda cwd: plain(home_short(cwd or "", home)))  # many sessions have the same few folders
+    handles: Handles | None = None
+    while some := list(islice(sessions, BATCH)):
+        if kind is not None and handles is None and len(some) == BATCH:
+            handles = all_handles(store, kind)
+        for session, brief in zip(some, briefs(some, handles), strict=True):
+            yield _row(store, session, brief or session, damaged, now, short)
 
 
 def _row(
-    store: clew.Store, session: clew.Session, brief: clew.Session | Brief, damaged: list[str], now: datetime, home: str
+    store: clew.Store,
+    session: clew.Session,
+    brief: clew.Session | Brief,
+    damaged: list[str],
+    now: datetime,
+    short: Callable[[str | None], str],
 ) -> Row:
     try:
         when = ago(session.trashed_at or session.updated_at, now)
         data = session.data
         first = data.title or _first_words(session)
-        messages, cwd = str(brief.counters.messages), home_short(data.cwd or "", home)
-        tool = origin_of(session).tool if data.extra else ""
+        messages, cwd = str(brief.counters.messages), short(data.cwd)
+        tool = plain(origin_of(session).tool) if data.extra else ""
         fork = "" if data.forked_from is None else "⑂ "
         if session.is_subagent:
-            first, cwd = _subagent(session), _owner(store, session)
+            first, cwd = _subagent(session), plain(_owner(store, session))
     except clew.Corrupted:
         damaged.append(session.id)
         return Row(session.handle, "?", "?", "damaged", "", False)
-    return Row(brief.handle, when, messages, fork + plain(first), plain(cwd), bool(data.title), plain(tool))
+    return Row(brief.handle, when, messages, fork + plain(first), cwd, bool(data.title), tool)
 
 
 def _first_words(session: clew.Session) -> str:
@@ -247,17 +260,16 @@ def _table(rows: list[Row]) -> Iterator[str]:
         return
     handles, whens, counts = (max(map(len, column)) for column in zip(*(row[:3] for row in rows), strict=True))
     titles, room = max(width(row.title) for row in rows), columns()
-    tools = max(width(row.tool) for row in rows)
-    cwds = max(width(row.cwd) for row in rows)
+    tools, cwds = (max(map(width, column)) for column in ({row.tool for row in rows}, {row.cwd for row in rows}))
     if room is not None:
         room = max(8, room - handles - whens - counts - 6 - (tools + 2 if tools else 0))
         spare = room - 2 - min(cwds, max(room // 3, room - 2 - titles))
         titles = min(titles, spare) if cwds else min(titles, room)
         cwds = max(0, room - 2 - titles)
     titles = min(titles, 72)
-    coloured = colourful(sys.stdout)
+    coloured, tail = colourful(sys.stdout), cache(lambda cwd: _tail(cwd, cwds))
     for row in rows:
-        title, cwd = pad(clip(row.title, titles), titles), _tail(row.cwd, cwds)
+        title, cwd = pad(clip(row.title, titles), titles), tail(row.cwd)
         parts = [row.handle.ljust(handles), row.when.rjust(whens), row.messages.rjust(counts), title, cwd]
         if tools:
             parts.insert(4, pad(row.tool, tools))

@@ -10,6 +10,7 @@ The functions below pack the context that a body is bound to. Their bytes are pa
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from struct import Struct
 from struct import error as PackError  # noqa: N812 - raised when packing a value of the wrong type
 from typing import Protocol
@@ -26,6 +27,12 @@ MISTYPED = (PackError, TypeError)
 NO_ID = b"\0" * 16
 _FACTS, _PLACE = Struct("<qBBqqqqB"), Struct("<q16s16sq")
 FACTS_SIZE = _FACTS.size
+PLAIN_HEAD = 6
+"""Bytes before the JSON of a plain neutral message: the format, the checksum, the tag of the payload."""
+plain_head = Struct(">BIB").pack
+"""Packs them."""
+plain_context = Struct(f"<q16s16sq{FACTS_SIZE}sB").pack
+"""Packs what the checksum of a plain neutral message covers before its JSON: `node_place`, facts, the same tag."""
 pack_facts = _FACTS.pack
 """Packs a node's `Facts`."""
 node_place = _PLACE.pack
@@ -35,6 +42,8 @@ move_fields = Struct("<16sqq16sqqq").pack
 """Packs what a ref's signature covers, the fields that change with its head: key, tree, head or -1, head_id or NO_ID,
 version, active_at, rank."""
 _REF = Struct("<6q").pack
+plain_ref = Struct("<6q16s").pack
+"""Packs what `ref_context` has after workspace and kind: owner, tree, created_at, trashed_at, expires_at, hold, key."""
 _INTS = {count: Struct(f"<{count}q").pack for count in (2, 6, 8)}
 
 
@@ -60,6 +69,11 @@ class Box(Protocol):
         """The first bytes of its envelopes: the tag, and the id of the data key if there is one."""
         ...
 
+    @property
+    def seed(self) -> int | None:
+        """The seed of its checksums, if all of its envelopes are clear text."""
+        ...
+
     def close(self, payload: bytes, context: bytes) -> bytes:
         """The envelope of `payload`."""
         ...
@@ -75,6 +89,11 @@ class Seal(Protocol):
     @property
     def keyed(self) -> bool:
         """True if new rows get a data key."""
+        ...
+
+    @property
+    def seed(self) -> int | None:
+        """The seed of its checksums, if the store is plain."""
         ...
 
     def box(self, wrapped: bytes | None, owner: bytes) -> Box:
@@ -98,6 +117,7 @@ class _NoBox:
     """The box for a damaged data key: opens nothing."""
 
     head = b""
+    seed = None
 
     def close(self, payload: bytes, context: bytes) -> bytes:
         raise Corrupted("a data key")
@@ -117,7 +137,7 @@ class Plain:
 
     def __init__(self, store_id: bytes, reload: Callable[[], object]) -> None:
         """`reload` reads the key state again, and raises Sealed if another process has sealed the store."""
-        self._seed = crc32(store_id)
+        self.seed = crc32(store_id)
         self._reload = reload
 
     def box(self, wrapped: bytes | None, owner: bytes) -> Box:
@@ -130,12 +150,12 @@ class Plain:
         return self, None
 
     def close(self, payload: bytes, context: bytes) -> bytes:
-        return b"\x01" + crc32(payload, crc32(context, self._seed)).to_bytes(4, "big") + payload
+        return b"\x01" + crc32(payload, crc32(context, self.seed)).to_bytes(4, "big") + payload
 
     def open(self, envelope: bytes, context: bytes) -> bytes | None:
         try:
             payload = envelope[_HEAD:]  # for a typical message a copy is faster than a view
-            check = crc32(payload, crc32(context, self._seed)).to_bytes(4, "big")
+            check = crc32(payload, crc32(context, self.seed)).to_bytes(4, "big")
         except TypeError:  # damage has changed its type
             return None
         return payload if envelope[:_HEAD] == b"\x01" + check else None
@@ -144,7 +164,7 @@ class Plain:
         if wrapped is not None:
             self._reload()
             return b""  # matches no signature
-        return crc32(fields, self._seed).to_bytes(4, "big")
+        return crc32(fields, self.seed).to_bytes(4, "big")
 
     def is_signed(self, fields: bytes, wrapped: bytes | None, mac: bytes) -> bool:
         return mac == self.sign(fields, wrapped)
@@ -200,6 +220,12 @@ def ref_context(ref: RefRow) -> bytes:
         hold,
     )
     return f"ref\0{workspace}\0{kind}\0".encode() + numbers + _id(key) + (look or b"")
+
+
+@lru_cache(64)
+def refs_crc(workspace: str, kind: str, seed: int) -> int:
+    """The checksum of the first part of `ref_context`, which is the same for all refs of a list."""
+    return crc32(f"ref\0{workspace}\0{kind}\0".encode(), seed)
 
 
 def ref_fields(ref: RefRow) -> bytes:

@@ -17,6 +17,7 @@ import os
 from collections.abc import Callable
 from hashlib import blake2b
 from struct import Struct
+from threading import Lock
 
 import msgspec
 
@@ -45,13 +46,17 @@ _REMEMBERED = 256
 class SealedBox:
     """The envelopes of one run, ref or blob."""
 
-    __slots__ = ("_ciphers", "_plain", "head")
+    __slots__ = ("_ciphers", "_may_be_plain", "_plain", "head")
+    seed = None
 
-    def __init__(self, store_id: bytes, keys: list[tuple[bytes, bytes]], plain: Plain | None) -> None:
-        """`plain` opens bodies that are not sealed, if the store may have both."""
+    def __init__(
+        self, store_id: bytes, keys: list[tuple[bytes, bytes]], plain: Plain, may_be_plain: Callable[[], bool]
+    ) -> None:
+        """`plain` opens bodies that are not sealed, if `may_be_plain` says that the store may have both."""
         self.head = b"\x02" + keys[0][0]
         self._ciphers = {b"\x02" + id: (AESGCM(key), b"clew body" + store_id + id) for id, key in keys}
         self._plain = plain
+        self._may_be_plain = may_be_plain
 
     def close(self, payload: bytes, context: bytes) -> bytes:
         cipher, bound = self._ciphers[self.head]
@@ -62,7 +67,8 @@ class SealedBox:
         try:
             found = self._ciphers.get(envelope[: 1 + _ID])
             if found is None:
-                if self._plain is not None and envelope[:1] == b"\x01":
+                # Unsealing begins with the bodies: asked now, because it may have begun since the run's key was read.
+                if envelope[:1] == b"\x01" and self._may_be_plain():
                     return self._plain.open(envelope, context)
                 return None
             cipher, bound = found
@@ -75,6 +81,7 @@ class _RefusingBox:
     """The box of a process that may not write clear text: see `SealedSeal.write_clear`."""
 
     head = b"\x01"
+    seed = None
 
     def __init__(self, change: str) -> None:
         self._change = change
@@ -99,10 +106,16 @@ _UNSEALED_ELSEWHERE = (
 class UnsealingBox:
     """A box while its store is being unsealed: opens sealed bodies, and closes new ones as plain."""
 
+    seed = None
+
     def __init__(self, sealed: Box, plain: Box) -> None:
         self.open = sealed.open
         self.close = plain.close
         self.head = plain.head
+
+
+def _always() -> bool:
+    return True
 
 
 def _digest(keyed: blake2b, fields: bytes) -> bytes:
@@ -114,16 +127,25 @@ def _digest(keyed: blake2b, fields: bytes) -> bytes:
 class SealedSeal:
     """See `envelope.Seal`. `reload` reads the secrets again: another process may have changed the keys."""
 
+    seed = None
+
     def __init__(self, store_id: bytes, secrets: Secrets, reload: Callable[[], object]) -> None:
         self._store_id = store_id
         self._reload = reload
         self._plain = Plain(store_id, reload)
         self._wrappers: dict[bytes, AESGCM] = {}
         self._clear = False
+        self._loading = Lock()
+        self.secrets = secrets
         self.load(secrets)
 
     def load(self, secrets: Secrets) -> None:
-        """Uses these secrets from now on."""
+        """Uses these secrets from now on, unless another thread has loaded newer ones since they were read."""
+        with self._loading:
+            if secrets.change >= self.secrets.change:
+                self._load(secrets)
+
+    def _load(self, secrets: Secrets) -> None:
         # The order matters: other threads may be reading, and must find a usable state after each step. Retired keys
         # stay, because they open rows that were read before.
         self._wrappers = self._wrappers | {key_id(key): AESGCM(key) for key in secrets.keys}
@@ -148,7 +170,7 @@ class SealedSeal:
         if signature not in [sign_unsealed(key, change) for key in self.secrets.keys]:
             raise Conflict(f"{path} was unsealed with a key that this process does not have", hint=_UNSEALED_ELSEWHERE)
         self._clear = True
-        self.load(msgspec.structs.replace(self.secrets, state="unsealing"))
+        self.load(msgspec.structs.replace(self.secrets, state="unsealing", change=change))
 
     def write_clear(self) -> None:
         """Allows writing clear text while the store is being unsealed.
@@ -162,15 +184,17 @@ class SealedSeal:
     def box(self, wrapped: bytes | None, owner: bytes) -> Box:
         if wrapped is None:
             return self._open_plain() if self._may_be_plain() else NO_BOX
-        box = self._boxes.get((wrapped, owner))
+        boxes = self._boxes  # a box of these secrets must not be found after another thread has loaded newer ones
+        box = boxes.get((wrapped, owner))
         if box is None:
             keys = self._unwrap(wrapped, owner)
-            box = NO_BOX if not keys else SealedBox(self._store_id, keys, self._plain if self.secrets.mixed else None)
+            may_be_plain = _always if self.secrets.mixed else self._may_be_plain
+            box = NO_BOX if not keys else SealedBox(self._store_id, keys, self._plain, may_be_plain)
             if keys and not self.keyed:
                 box = UnsealingBox(box, self._open_plain())
-            if len(self._boxes) >= _REMEMBERED:
-                self._boxes.clear()
-            self._boxes[wrapped, owner] = box
+            if len(boxes) >= _REMEMBERED:
+                boxes.clear()
+            boxes[wrapped, owner] = box
         return box
 
     def _open_plain(self) -> Box:
