@@ -61,11 +61,11 @@ def warm(session: Session, extended: list[bool]) -> None:
 
 
 def test_appends_in_a_row(store: Store, extended: list[bool], sound: Callable[[Store], None]) -> None:
-    """From the third message on, appends to one session read nothing."""
+    """From the fourth message on, appends to one session read nothing."""
     session = store.sessions.create()
     for number in range(6):
         session.append(clew.user(f"message {number}"))
-    assert extended == [True, True, True, True]
+    assert extended == [True, True, True]
     assert [node.text for node in session.path()] == [f"message {number}" for number in range(6)]
     sound(store)
 
@@ -91,6 +91,17 @@ def test_the_same_connection_creates_a_session(store: Store, extended: list[bool
     mine.append(clew.user("mine"))
     assert extended == [False]
     assert [session.id for session in store.sessions.list()] == [mine.id, new.id]
+
+
+def test_connections_that_take_turns(store: Store, path: Path, extended: list[bool]) -> None:
+    """While another process writes after each append, no append tries to do without a read."""
+    mine, theirs = store.sessions.create(), store.sessions.create()
+    warm(mine, extended)
+    with clew.open(path) as other:
+        for number in range(5):
+            other.sessions.get(theirs.id).append(clew.user(f"theirs {number}"))
+            mine.append(clew.user(f"mine {number}"))
+    assert extended == [False]
 
 
 def test_another_connection_closes_the_run(
@@ -234,14 +245,14 @@ def test_the_same_bytes(steps: list[tuple[str, int, str]], sealed: bool) -> None
             for _ in range(3):
                 store.sessions.create().append(clew.user("begin"))
         shutil.copy(first, second)
-        assert run(first, key, steps) or not any(map(follows, steps, steps[1:], steps[2:]))
+        assert run(first, key, steps) or not any(map(follows, *(steps[skip:] for skip in range(4))))
         with patch.object(SQLiteBackend, "extendable", 0):
             assert not run(second, key, steps)
         assert dump(first) == dump(second)
 
 
 def follows(*steps: tuple[str, int, str]) -> bool:
-    """True for three appends to one session: the last one reads nothing."""
+    """True for four appends to one session: the last one reads nothing."""
     return {step[:2] for step in steps} == {("one", steps[0][1])}
 
 

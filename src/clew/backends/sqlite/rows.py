@@ -171,6 +171,9 @@ class SQLiteTx(SqlTx):
             return False
         if self.epoch is None:
             self.epoch = epoch
-        if same:  # with the node that the caller adds next
-            self.last_append = (ref, self._run(DATA_VERSION).fetchone()[0], self.conn.total_changes + 1)
+        if same:
+            # If others have written since the last append they probably will again, and an attempt of `extend` that
+            # fails waits for the lock twice. The changes are counted with the node that the caller adds next.
+            now = self._run(DATA_VERSION).fetchone()[0]
+            self.last_append = (ref if now == self.last_append[1] else 0, now, self.conn.total_changes + 1)
         return True
