@@ -18,7 +18,7 @@ test test-full test-adapters soak: export TMPDIR := $(or $(TMPDIR),$(MEMORY),/tm
 again = $(1) $(if $(CI),|| $(1) --last-failed --last-failed-no-failures none)
 
 # Folders of tests/adapters whose framework is not in .venv.
-ADAPTERS := langgraph openai_agents claude litellm google_adk strands agent_framework llama_index
+ADAPTERS := langgraph openai_agents claude litellm google_adk strands agent_framework llama_index chainlit
 TEST_ADAPTERS := $(ADAPTERS:%=test-adapter-%)
 
 .PHONY: $(TEST_ADAPTERS) run test test-full test-adapters adapter-table test-all check bench soak fix dist clean
@@ -95,7 +95,7 @@ $(VENV)/.dev: $(VENV)/.made pyproject.toml
 	@echo "Setting up .venv-adapters/$* …"
 	@$(PYTHON) -m venv .venv-adapters/$*
 	@.venv-adapters/$*/bin/python -m pip install --quiet --disable-pip-version-check --no-compile \
-	  -e '.[aio,cli,crypto,postgres,redaction]' -r tests/adapters/requirements.txt -r tests/adapters/$*/requirements.txt
+	  -e '.[aio,cli,crypto,postgres,redaction,web]' -r tests/adapters/requirements.txt -r tests/adapters/$*/requirements.txt
 	@if [ -e tests/adapters/$*/sdist.txt ]; then cd .venv-adapters/$* && mkdir -p sdist && \
 	  bin/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: -d sdist \
 	  -r ../../tests/adapters/$*/sdist.txt && for one in sdist/*.tar.gz; do tar xzf "$$one" -C sdist; done; fi

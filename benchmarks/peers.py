@@ -205,15 +205,19 @@ assert len([event.content.parts[0].text for event in found.events]) == {count}
     def __init__(self, path: str) -> None:
         from google.adk.events import Event
         from google.adk.sessions.base_session_service import GetSessionConfig
-        from google.adk.sessions.sqlite_session_service import SqliteSessionService
         from google.genai import types
 
         self._event, self._types, self._config = Event, types, GetSessionConfig
-        self._service = SqliteSessionService(path)
+        self._service = self._opened(path)
         self._runner = asyncio.Runner()
         self._who: Any = {"app_name": "bench", "user_id": "u", "session_id": "bench"}
         find = self._service.get_session(**self._who, config=GetSessionConfig(num_recent_events=1))
         self._session = self._runner.run(find) or self._runner.run(self._service.create_session(**self._who))
+
+    def _opened(self, path: str) -> Any:
+        from google.adk.sessions.sqlite_session_service import SqliteSessionService
+
+        return SqliteSessionService(path)
 
     def say(self, text: str) -> Any:
         content = self._types.Content(role="user", parts=[self._types.Part(text=text)])

@@ -249,6 +249,8 @@ tests/sources/test_hostile_values.py::test_any_value[[]cline]
 tests/sources/test_hostile_values.py::test_any_value[[]claude-ai]
 tests/sources/test_hostile_values.py::test_any_value[[]open-webui-export]
 tests/sources/test_hostile_values.py::test_any_value[[]vscode-document]
+tests/sources/test_every_format.py::test_forks_are_marked[[][!p]*-reversed]
+tests/sources/test_import_pairs.py::test_a_log_that_is_followed_in_several_ways[[][1-9]*
 tests/sources/test_import_pairs.py::test_into_a_sealed_store_with_a_bucket
 tests/sources/test_import_pairs.py::test_redaction_before_writing[[][!f]*
 tests/sources/test_native_export.py::test_any_export_comes_out_as_it_was
@@ -285,7 +287,8 @@ tests/web/test_sealed.py::*
 tests/backends/postgres/test_web_pages.py::*
 tests/cli/test_serve.py::test_a_browser_is_opened_on_a_terminal_of_this_machine
 tests/web/test_soak.py::test_a_reader_beside_two_writers
-tests/web/test_hostile.py::test_nothing_runs_and_nothing_is_sent[[][0-7]]
+tests/web/test_imported.py::*
+tests/web/test_hostile.py::test_nothing_runs_and_nothing_is_sent[[][0-8]]
 tests/web/test_browser.py::test_axe_finds_nothing[[]1440-dark]
 tests/web/test_browser.py::test_axe_finds_nothing[[]640-light]
 tests/web/test_browser.py::test_axe_finds_nothing[[]390-dark]
@@ -330,6 +333,9 @@ tests/adapters/pydantic_ai/test_documents.py::*
 tests/adapters/opentelemetry/test_documents.py::*
 tests/adapters/pydantic_ai/test_store.py::TestSameAsInMemory::runTest
 tests/adapters/pydantic_ai/test_store.py::test_two_processes
+tests/adapters/pydantic_ai/test_store.py::test_in_the_command_line[[]sealed]
+tests/adapters/pydantic_ai/test_store.py::test_in_the_command_line[[]postgres]
+tests/web/test_pages.py::test_conversations_of_frameworks[[]*[!t]]
 """
 
 

@@ -27,6 +27,7 @@ class Row(NamedTuple):
     name: str
     driver: str
     is_on_server: bool = False
+    on: str = "SQLite"
 
 
 STORES: dict[str, list[Row]] = {
@@ -45,14 +46,39 @@ STORES: dict[str, list[Row]] = {
     ],
     "pydantic_ai": [
         Row("Pydantic AI, `ClewConversationStore`", "Ours"),
-        Row("Pydantic AI, `InMemoryConversationStore`", "InMemory"),
+        Row("Pydantic AI, `InMemoryConversationStore`", "InMemory", on="memory"),
         Row("Pydantic AI, `ClewConversationStore`", "Ours", True),
     ],
     "claude": [
         Row("Claude Agent SDK, `ClewSessionStore`", "Ours"),
-        Row("Claude Agent SDK, `InMemorySessionStore`", "InMemory"),
+        Row("Claude Agent SDK, `InMemorySessionStore`", "InMemory", on="memory"),
         Row("Claude Agent SDK, `ClewSessionStore`", "Ours", True),
         Row("Claude Agent SDK, example `PostgresSessionStore`", "ExamplePostgres", True),
+    ],
+    "google_adk": [
+        Row("Google ADK, `ClewSessionService`", "Ours"),
+        Row("Google ADK, `SqliteSessionService`", "Theirs"),
+        Row("Google ADK, `ClewSessionService`", "Ours", True),
+    ],
+    "strands": [
+        Row("Strands, `ClewSessionRepository`", "Ours"),
+        Row("Strands, `FileSessionManager`", "Theirs", on="files"),
+        Row("Strands, `ClewSessionRepository`", "Ours", True),
+    ],
+    "agent_framework": [
+        Row("Agent Framework, `ClewHistoryProvider`", "Ours"),
+        Row("Agent Framework, `FileHistoryProvider`", "Theirs", on="files"),
+        Row("Agent Framework, `ClewHistoryProvider`", "Ours", True),
+    ],
+    "llama_index": [
+        Row("LlamaIndex, `ClewDBChatStore`", "Ours"),
+        Row("LlamaIndex, `SQLAlchemyChatStore`", "Theirs"),
+        Row("LlamaIndex, `ClewDBChatStore`", "Ours", True),
+    ],
+    "chainlit": [
+        Row("Chainlit, `ClewDataLayer`", "Ours"),
+        Row("Chainlit, `SQLAlchemyDataLayer`", "Theirs"),
+        Row("Chainlit, `ClewDataLayer`", "Ours", True),
     ],
 }
 COLUMNS = {
@@ -84,7 +110,7 @@ def rows(framework: str) -> None:
                 outcomes = check(driver, Path(folder), server=Databases(server) if row.is_on_server else None)
             for one in outcomes:
                 print(row.name, one, file=sys.stderr)
-            where = "PostgreSQL" if row.is_on_server else "memory" if row.driver == "InMemory" else "SQLite"
+            where = "PostgreSQL" if row.is_on_server else row.on
             cells = {one.name: cell(one.name, one.passed, one.why) for one in outcomes}
             print(json.dumps([row.name, where, *(cells[name] for name in COLUMNS)]), flush=True)
     finally:

@@ -18,7 +18,7 @@ from clew.base.messages import Text, Thinking, ToolCall
 from clew.web.server import Server, listen
 
 FOLDER = pathlib.Path(__file__).resolve().parent.parent / "docs/images"
-KEPT = ("conversation-light", "list-dark")
+KEPT = ("conversation-light", "list-dark", "conversation-phone", "search-dark", "compare-light")
 """The pictures that the documents show."""
 ARGUMENTS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
@@ -125,13 +125,13 @@ def main() -> int:
         session = demo(store)
         server = Server(lambda _: clew.open(path), listen(0), allow_write=True)
         with server.in_background() as url, browser() as chromium:
-            context = chromium.new_context(viewport={"width": 1440, "height": 900})
+            context = chromium.new_context(viewport={"width": 1440, "height": 900}, reduced_motion="reduce")
             page = context.new_page()
             page.goto(url)
             base = f"http://127.0.0.1:{server.port}"
             left = session.branches()[0].head_id
             shots = {"list": "/", "conversation": f"/c/{session.id}", "search": "/search?q=order*",
-                     "compare": f"/c/{session.id}/compare?b={left}"}  # fmt: skip
+                     "compare": f"/c/{session.id}/compare?b={left}", "files": f"/c/{session.id}/files"}  # fmt: skip
             for scheme, width in (("light", 1440), ("dark", 1440), ("light", 390)):
                 page.emulate_media(color_scheme=scheme)
                 page.set_viewport_size({"width": width, "height": 900 if width > 400 else 844})

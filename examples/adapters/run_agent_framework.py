@@ -4,15 +4,12 @@ pip install 'clew[agent-framework]'
 python examples/adapters/run_agent_framework.py
 """
 
-import asyncio
 import os
 import signal
-import subprocess
-import sys
-import tempfile
 from typing import Any
 
 from agent_framework import Agent, BaseChatClient, ChatResponse, Content, Message
+from killed import kill_and_resume, print_latest
 
 from clew.adapters.agent_framework import ClewHistoryProvider
 
@@ -34,16 +31,8 @@ async def main(path: str, killed: bool) -> None:
         await agent.run(question, session=agent.create_session(session_id="ada"))
         if killed:
             os.kill(os.getpid(), signal.SIGKILL)
-        for node in history.store.sessions.latest().path():
-            print(f"{node.role}: {node.message.text}")
+        print_latest(history.store)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        asyncio.run(main(sys.argv[1], killed=True))
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            store = os.path.join(folder, "chats.db")
-            subprocess.run([sys.executable, __file__, store], check=False)
-            print("The program was killed. It resumes:")
-            asyncio.run(main(store, killed=False))
+    kill_and_resume(main)

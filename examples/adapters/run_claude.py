@@ -6,16 +6,13 @@
 The SDK's own program needs a network, so this one writes the batches that the SDK would send.
 """
 
-import asyncio
 import os
 import signal
-import subprocess
-import sys
-import tempfile
 import uuid
 from typing import Any
 
 from claude_agent_sdk import get_session_messages_from_store, project_key_for_directory
+from killed import kill_and_resume
 
 from clew.adapters.claude import ClewSessionStore
 
@@ -33,10 +30,11 @@ def entry(number: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-async def main(folder: str, killed: bool) -> None:
+async def main(path: str, killed: bool) -> None:
     """Sends two batches, and with `killed` dies after the first."""
+    folder = os.path.dirname(path)
     key: Any = {"project_key": project_key_for_directory(folder), "session_id": SESSION}
-    with ClewSessionStore(os.path.join(folder, "chats.db")) as store:
+    with ClewSessionStore(path) as store:
         await store.append(key, [entry(0), entry(1)])
         if killed:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -46,10 +44,4 @@ async def main(folder: str, killed: bool) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        asyncio.run(main(sys.argv[1], killed=True))
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            subprocess.run([sys.executable, __file__, folder], check=False)
-            print("The program was killed. It resumes, and sends the first batch again:")
-            asyncio.run(main(folder, killed=False))
+    kill_and_resume(main)

@@ -4,12 +4,8 @@ pip install 'clew[google-adk]'
 python examples/adapters/run_google_adk.py
 """
 
-import asyncio
 import os
 import signal
-import subprocess
-import sys
-import tempfile
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -17,6 +13,7 @@ from google.adk.agents import Agent
 from google.adk.models import BaseLlm, LlmResponse
 from google.adk.runners import Runner
 from google.genai import types
+from killed import kill_and_resume, print_latest
 
 from clew.adapters.google_adk import ClewSessionService
 
@@ -55,16 +52,8 @@ async def main(path: str, killed: bool) -> None:
         async for event in runner.run_async(**who, new_message=message):
             if killed and event.get_function_responses():
                 os.kill(os.getpid(), signal.SIGKILL)
-        for node in service.store.sessions.latest().path():
-            print(f"{node.role}: {node.message.text or node.message.blocks}")
+        print_latest(service.store)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        asyncio.run(main(sys.argv[1], killed=True))
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            store = os.path.join(folder, "chats.db")
-            subprocess.run([sys.executable, __file__, store], check=False)
-            print("The program was killed. It resumes:")
-            asyncio.run(main(store, killed=False))
+    kill_and_resume(main)

@@ -6,11 +6,9 @@ python examples/adapters/run_langgraph.py
 
 import os
 import signal
-import subprocess
-import sys
-import tempfile
 from typing import Any
 
+from killed import kill_and_resume, print_latest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.graph import END, START, MessagesState, StateGraph
 
@@ -47,16 +45,8 @@ def main(path: str, killed: bool) -> None:
         for step in agent.stream(question, thread, durability="sync"):
             if killed and "tool" in step:
                 os.kill(os.getpid(), signal.SIGKILL)
-        for node in saver.store.sessions.latest().path():
-            print(f"{node.role}: {node.message.text or node.message.blocks}")
+        print_latest(saver.store)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        main(sys.argv[1], killed=True)
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            store = os.path.join(folder, "chats.db")
-            subprocess.run([sys.executable, __file__, store], check=False)
-            print("The program was killed. It resumes:")
-            main(store, killed=False)
+    kill_and_resume(main)

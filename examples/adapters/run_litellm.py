@@ -6,15 +6,13 @@ python examples/adapters/run_litellm.py
 
 import os
 import signal
-import subprocess
-import sys
-import tempfile
 import time
 from typing import Any
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # no request to the network
 
 import litellm
+from killed import kill_and_resume, print_latest
 
 from clew.adapters.litellm import ClewLogger
 
@@ -43,17 +41,9 @@ def main(path: str, killed: bool) -> None:
         time.sleep(0.05)  # LiteLLM calls its loggers on a thread
     if killed:
         os.kill(os.getpid(), signal.SIGKILL)
-    for node in logger.store.sessions.latest().path():
-        print(f"{node.role}: {node.message.text or node.message.blocks}")
+    print_latest(logger.store)
     logger.close()
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        main(sys.argv[1], killed=True)
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            store = os.path.join(folder, "chats.db")
-            subprocess.run([sys.executable, __file__, store], check=False)
-            print("The program was killed. It resumes:")
-            main(store, killed=False)
+    kill_and_resume(main)

@@ -4,14 +4,11 @@ pip install 'clew[llama-index]'
 python examples/adapters/run_llama_index.py
 """
 
-import asyncio
 import os
 import signal
-import subprocess
-import sys
-import tempfile
 from typing import Any
 
+from killed import kill_and_resume, print_latest
 from llama_index.core.chat_engine import SimpleChatEngine
 from llama_index.core.llms import ChatMessage
 from llama_index.core.llms.mock import MockFunctionCallingLLM
@@ -35,16 +32,8 @@ async def main(path: str, killed: bool) -> None:
         await chat.achat("My name is Ada." if killed else "Who am I?")
         if killed:
             os.kill(os.getpid(), signal.SIGKILL)
-        for node in store.store.sessions.latest().path():
-            print(f"{node.role}: {node.message.text}")
+        print_latest(store.store)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        asyncio.run(main(sys.argv[1], killed=True))
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            file = os.path.join(folder, "chats.db")
-            subprocess.run([sys.executable, __file__, file], check=False)
-            print("The program was killed. It resumes:")
-            asyncio.run(main(file, killed=False))
+    kill_and_resume(main)

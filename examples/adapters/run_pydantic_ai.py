@@ -4,13 +4,10 @@ pip install 'clew[pydantic-ai]'
 python examples/adapters/run_pydantic_ai.py
 """
 
-import asyncio
 import os
 import signal
-import subprocess
-import sys
-import tempfile
 
+from killed import kill_and_resume, print_latest
 from pydantic_ai import Agent
 from pydantic_ai.conversation import Conversation
 from pydantic_ai.models.test import TestModel
@@ -27,16 +24,8 @@ async def main(path: str, killed: bool) -> None:
         await store.save(await agent.run(question, conversation=conversation))
         if killed:
             os.kill(os.getpid(), signal.SIGKILL)
-        for node in store.store.sessions.latest().path():
-            print(f"{node.role}: {node.message.text}")
+        print_latest(store.store)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        asyncio.run(main(sys.argv[1], killed=True))
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            file = os.path.join(folder, "chats.db")
-            subprocess.run([sys.executable, __file__, file], check=False)
-            print("The program was killed. It resumes:")
-            asyncio.run(main(file, killed=False))
+    kill_and_resume(main)

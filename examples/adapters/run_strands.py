@@ -6,12 +6,10 @@ python examples/adapters/run_strands.py
 
 import os
 import signal
-import subprocess
-import sys
-import tempfile
 from collections.abc import AsyncGenerator
 from typing import Any
 
+from killed import kill_and_resume, print_latest
 from strands import Agent, tool
 from strands.hooks import AfterToolCallEvent, BeforeModelCallEvent
 from strands.models import Model
@@ -69,16 +67,8 @@ def main(path: str, killed: bool) -> None:
         agent.hooks.add_callback(AfterToolCallEvent, done.append)
         agent.hooks.add_callback(BeforeModelCallEvent, die)
         agent("How is the weather?" if killed else "And now?")
-        for node in repository.store.sessions.latest().path():
-            print(f"{node.role}: {node.message.text or node.message.blocks}")
+        print_latest(repository.store)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        main(sys.argv[1], killed=True)
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            store = os.path.join(folder, "chats.db")
-            subprocess.run([sys.executable, __file__, store], check=False)
-            print("The program was killed. It resumes:")
-            main(store, killed=False)
+    kill_and_resume(main)

@@ -31,15 +31,20 @@ def pg_server() -> Iterator[Any]:
 
 @pytest.fixture(params=["plain", "sealed", "postgres"])
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
-    """Calls a class with the path or URL of a new store, plain, sealed or on a server."""
+    """Calls a class with the path or URL of a new store, plain, sealed or on a server.
+
+    Its attribute `target` is that path or URL, and `key` the key of the store.
+    """
 
     def make(kind: Any, *args: Any, **options: Any) -> Any:
+        made: Any = make
+        made.target = tmp_path / f"chats{len(list(tmp_path.glob('*.db')))}.db"
+        made.key = KEY if request.param == "sealed" else None
         if request.param == "postgres":
-            return kind(request.getfixturevalue("pg_server").url(), *args, **options)
-        if request.param == "sealed":
-            options["key"] = KEY
-        number = len(list(tmp_path.glob("*.db")))
-        return kind(tmp_path / f"chats{number}.db", *args, **options)
+            made.target = request.getfixturevalue("pg_server").url()
+        if made.key is not None:
+            options["key"] = made.key
+        return kind(made.target, *args, **options)
 
     return make
 

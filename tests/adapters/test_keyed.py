@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
+import uuid
 import warnings
 from contextlib import closing
 
 import pytest
 
 import clew
-from clew.adapters.chains import place
+from clew.adapters.chains import place, replace
 from clew.adapters.keyed import Keyed
 from clew.adapters.versions import check_version
 from clew.base import ids
+from clew.sources.writing import session_id
 from clew.store.session import Session
 
 
@@ -91,6 +93,63 @@ def test_moves_leave_branches(keyed, sound):
     sound(keyed.store)
 
 
+def test_replace(keyed, sound):
+    """A message is replaced, or removed, without a trace; those after it keep their ids and their attachments."""
+    session = ensure(keyed, "a")
+    blob = session.blobs.put(b"picture")
+    picture = clew.Media(mime_type="image/png", modality="image", blob=blob.digest)
+    first, second, third = session.append([clew.user("1"), clew.user("2"), clew.user("3", picture)])
+    change(keyed, second, "two")
+    assert [node.text for node in session.path()] == ["1", "two", "3"]
+    assert [node.id for node in session.path()][::2] == [first.id, third.id]
+    change(keyed, session.path()[1])
+    change(keyed, first, "0", "1")
+    assert [node.text for node in session.path()] == ["0", "1", "3"]
+    assert session.branches() == []
+    assert session.blobs.get(blob.digest) == b"picture"
+    assert len(keyed.store.nodes.list().items) == 3
+    change(keyed, session.path()[-1])
+    with pytest.raises(clew.NotFound):
+        session.blobs.get(blob.digest)
+    sound(keyed.store)
+
+
+def change(keyed, node, *texts):
+    drafts = [keyed.engine.draft(clew.user(text)) for text in texts]
+    keyed.engine.write(lambda tx: replace(keyed, tx, keyed.row(tx, "a"), node, drafts))
+
+
+def test_replace_leaves_others_alone(keyed, sound):
+    """A fork keeps the messages that its origin replaces; in a session on hold they stay as a branch."""
+    session = ensure(keyed, "a")
+    first, _, _ = session.append([clew.user(text) for text in "123"])
+    fork = session.fork()
+    change(keyed, first, "one")
+    assert [node.text for node in session.path()] == ["one", "2", "3"]
+    assert [node.text for node in fork.path()] == ["1", "2", "3"]
+    assert session.branches() == []
+    session.hold()
+    change(keyed, session.path()[0], "eins")
+    assert [node.text for node in session.path()] == ["eins", "2", "3"]
+    assert len(session.branches()) == 1
+    sound(keyed.store)
+
+
+def test_an_imported_session_is_found(keyed):
+    """A session that was imported from the framework's own store has its names, and no other one has."""
+    name = session_id("made-up", "app/user")
+    origin = {"tool": "made-up", "id": "app/user"}
+    session = keyed.store.sessions.create(id=name, extra={"source": origin})
+    assert keyed.find("app", "user") == session
+    assert ensure(keyed, "app", "user") == session
+    assert keyed.find("app", "other") is None
+    other = str(uuid.uuid4())
+    keyed.store.sessions.create(id=other, extra={"source": {"tool": "another", "id": other}})
+    assert keyed.find(other) is None
+    assert keyed.purge("app", "user")
+    assert keyed.find("app", "user") is None
+
+
 def test_versions():
     """A version outside the tested range warns; one inside does not, nor does a missing package."""
     with warnings.catch_warnings():
@@ -111,4 +170,20 @@ def test_a_branch_survives_a_purge_of_its_origin(keyed, sound):
     assert keyed.purge("origin")
     assert [branch.head_id for branch in fork.branches()] == [second.id]
     assert keyed.store.nodes.get(second.id)[0].text == "2"
+    sound(keyed.store)
+
+
+def test_messages_continue_where_the_caller_says(keyed, sound):
+    """After appends of its own, an adapter can continue at an earlier message, or after another writer's message."""
+    session = ensure(keyed, "a")
+    (first,) = move(keyed, session, None, "1")
+    (second,) = move(keyed, session, first.id, "2")
+    move(keyed, session, second.id, "3")
+    move(keyed, session, first.id, "4")
+    assert [node.text for node in session.path()] == ["1", "4"]
+    assert len(session.branches()) == 1
+    with clew.open(keyed.store.path) as store:
+        last = store.sessions.get(session.id).append(clew.user("5"))
+    move(keyed, session, last.id, "6")
+    assert [node.text for node in session.path()] == ["1", "4", "5", "6"]
     sound(keyed.store)

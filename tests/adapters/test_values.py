@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import json
+
 import pytest
 
 import clew
+from clew import redaction
 from clew.adapters.documents import Documents
 from clew.adapters.keyed import Keyed
+from clew.store.redact_message import redact_message
+from clew.store.scan import scan
+from clew.store.session import Session
 
 
 @pytest.fixture
@@ -77,3 +84,32 @@ def test_deletion(keyed, documents, tmp_path):
     keyed.purge("s")
     assert not [one for one in tmp_path.iterdir() if b"needle" in one.read_bytes()]
     assert keyed.store.verify().ok
+
+
+def test_redaction(keyed, documents, tmp_path):
+    """A secret that is removed from a message is removed from the documents of its session, too; a state is named."""
+    session = Session(keyed.parts, keyed.engine.write(lambda tx: keyed.ensure(tx, "s")))
+    (node,) = session.append([clew.user("Write to ada@example.org")])
+
+    def work(tx):
+        row = documents.put(tx, ("d",), {"to": "ada@example.org", "n": 1}, owner=keyed.row(tx, "s"))
+        documents.add_entry(tx, row, b"ada@example.org")
+        return row
+
+    keyed.refs.write_one(work)
+    rules = redaction.Rules(["email"])
+    assert {spot.what for spot in scan(keyed.store, rules).spots} == {"message", "document"}
+    done = redact_message(keyed.store, node, rules)
+    assert done.receipt.failures == ()
+    assert documents.value(documents.find("d"))["n"] == 1
+    assert not [one for one in tmp_path.iterdir() if b"ada@example.org" in one.read_bytes()]
+    state = {"values": {"m": {"data": base64.b64encode(b"ada@example.org").decode()}}}
+    (again,) = session.append([clew.user("And ada@example.org")])
+    keyed.refs.write_one(lambda tx: add_state(keyed, tx, state))
+    done = redact_message(keyed.store, again, rules)
+    assert ["prune" in one.error for one in done.receipt.failures] == [True]
+
+
+def add_state(keyed, tx, value):
+    payload = b"\x01" + json.dumps(value).encode()
+    return keyed.refs.add(tx, "state", keyed.key("x"), payload, tree=None, at=None, owner=keyed.row(tx, "s").ref)

@@ -48,7 +48,14 @@ def mirrored(path: Path, root: Path) -> Iterator[agents.SessionStore]:
         yield opened
 
 
-def place(mirrored: agents.SessionStore, session: agents.Session) -> Path:
-    """The folder of a session in the mirror."""
+def written(mirrored: agents.SessionStore) -> None:
+    """Waits until the mirror has been updated, or could not be."""
     assert mirrored.mirror is not None
+    _ = mirrored.mirror.error
+
+
+def place(mirrored: agents.SessionStore, session: agents.Session) -> Path:
+    """The folder of a session in the mirror, when it has been updated."""
+    assert mirrored.mirror is not None
+    written(mirrored)
     return Path(mirrored.mirror.folder(session.metadata))

@@ -112,6 +112,7 @@ def test_jsonl_format(mirrored):
     with file.open("ab") as torn:
         torn.write(b'{"type":"user","uu')
     session.append_and_save(clew.assistant("two"))
+    mirrored.flush()
     assert file.read_bytes().startswith(before)
     assert [line["uuid"] for line in lines(file)] == [U1, session.messages[-1].id]
 

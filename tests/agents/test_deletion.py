@@ -74,6 +74,7 @@ def test_it_goes_from_the_mirror(path: Path, root: Path, way: str, key: bytes | 
             talks.create(cwd="/src", agent_name="a", parent=session).append_and_save(clew.user(WORD))
         other = talks.create(cwd="/src")
         other.append_and_save(clew.user("stays"))
+        talks.flush()
         assert words_in(root)
         talks.close()
     clock.advance(timedelta(days=3))
@@ -260,6 +261,7 @@ def test_what_is_undone_stays_in_the_mirror(path: Path, root: Path) -> None:
     with agents.open(path, mirror=root) as talks:
         session = talks.create(cwd="/src")
         session.append_and_save(clew.user(WORD))
+        talks.flush()
         with pytest.raises(ZeroDivisionError), store_of(talks).transaction():
             assert delete_session(store_of(talks).sessions.get(session.id)).pending == ("traces", f"mirror {root}")
             raise ZeroDivisionError
@@ -305,6 +307,7 @@ def test_a_cleanup_counts_the_same_bytes_dry_and_done(mirrored: agents.SessionSt
     session = mirrored.create(cwd="/src")
     session.append_and_save(clew.user(WORD))
     mirrored.create(cwd="/src", agent_name="a", parent=session).append_and_save(clew.user(WORD))
+    mirrored.flush()
     size = sum(file.stat().st_size for file in root.glob("*/sessions/*/*"))
     would = mirrored.cleanup(older_than=timedelta(microseconds=1), dry_run=True)
     assert words_in(root)
@@ -323,8 +326,10 @@ def test_a_copy_leaves_the_mirror_of_the_original_alone(path: Path, root: Path, 
     """
     copy = path.with_name("copy.clew")
     with clew.open(path) as store:
-        session = agents.SessionStore(store, mirror=Mirror(store, root)).create(cwd="/src")
+        talks = agents.SessionStore(store, mirror=Mirror(store, root))
+        session = talks.create(cwd="/src")
         session.append_and_save(clew.user(WORD))
+        talks.flush()
         store.backup(copy) if copied_by == "backup" else None
     if copied_by == "copy":
         shutil.copy(path, copy)

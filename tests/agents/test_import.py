@@ -64,6 +64,7 @@ def full(mirrored: agents.SessionStore) -> agents.SessionStore:
     child.append_and_save(clew.user("below"))
     child.append_event({"type": "z"})
     mirrored.memory("/src").write("remember")
+    mirrored.flush()
     return mirrored
 
 
@@ -113,6 +114,7 @@ def test_what_has_grown_is_added(full, root, tmp_path):
         session = full.load_latest("/src")
         session.append_and_save(clew.user("since"))
         session.append_event({"type": "since"})
+        full.flush()
         done = import_tree(other, root)
         assert sum(one.messages for one in done.sessions) == sum(one.events for one in done.sessions) == 1
         assert texts(other.load_messages(session.id))[-1] == "since"
@@ -380,12 +382,14 @@ def test_checkpoints_that_were_taken_since_are_added(worked, root, tmp_path, mir
         mine.capture(session.messages[0], ["another"])
         mine.capture(str(uuid.uuid4()), ["run.sh"])
         session.append_event({"type": "y"})
+        mirrored.flush()
         assert [one.checkpoints for one in import_tree(other, root).sessions] == [1]
         theirs = Checkpoints(other.load(session.id).conversation, work)
         assert [sorted(one.states) for one in theirs.list()] == [sorted(one.states) for one in mine.list()]
         theirs.capture(str(uuid.uuid4()), ["run.sh"])
         mine.capture(str(uuid.uuid4()), ["run.sh"])
         session.append_event({"type": "z"})
+        mirrored.flush()
         (told,) = import_tree(other, root).skipped
         assert "other checkpoints in the store" in told.why
 

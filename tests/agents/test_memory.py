@@ -67,13 +67,16 @@ def test_a_file_that_someone_has_edited_is_not_lost(mirrored, root):
     """The store's text replaces an edited file, which is moved aside every time."""
     memory = mirrored.memory("/src")
     memory.write("one")
+    mirrored.flush()
     file = root / memory.project / "memory" / "summary.md"
     for number in (1, 2):
         file.write_text(f"edited by hand {number}")
         memory.write(f"two {number}")
+        mirrored.flush()
         assert file.read_text() == f"two {number}"
         assert (file.parent / f"summary.edited-{number}.md").read_text() == f"edited by hand {number}"
     memory.write("three")
+    mirrored.flush()
     assert len(list(file.parent.glob("summary*.md"))) == 3
 
 

@@ -25,12 +25,13 @@ from clew.agents import Mirror, serial
 from clew.agents import jsonl as json_lines
 from clew.agents.store import store_of
 from clew.checkpoints import Checkpoints
-from tests.agents.conftest import lines, place, sdk, texts
+from tests.agents.conftest import lines, place, sdk, texts, written
 from tests.reliability.tools import need_strace, output, python
 
 
 def true_to(sessions: agents.SessionStore, root: Path) -> None:
     """Asserts that every file says what the store says, and that there are no others."""
+    written(sessions)
     told = [*sessions.list(), *sessions.list(subagents=True)]
     folders = {folder.name: folder for folder in root.glob("*/sessions/*")}
     assert folders.keys() == {one.id for one in told}
@@ -112,6 +113,7 @@ def test_files_are_only_added_to(mirrored):
     before = [(file.stat().st_ino, file.read_bytes()) for file in files]
     session.append_and_save(clew.user("two"))
     session.append_event({"type": "y"})
+    mirrored.flush()
     for file, (inode, was) in zip(files, before, strict=True):
         assert file.stat().st_ino == inode
         assert file.read_bytes().startswith(was) and file.stat().st_size > len(was)
@@ -183,6 +185,7 @@ def test_what_goes_with_its_owner_goes_from_the_mirror(mirrored, root, way):
     thrown = mirrored.create(cwd="/src", agent_name="searcher", parent=trace)
     for one in (owner, trace, thrown):
         one.append_and_save(clew.user("xylophone"))
+    mirrored.flush()
     store_of(mirrored).sessions.trash(thrown.id)
     assert len(words_in(root)) == 3
     if way == "delete":
@@ -203,11 +206,13 @@ def test_a_folder_that_was_removed_is_made_again(mirrored, root):
     """A flush brings everything back that the store has, and what comes after it is followed."""
     session = mirrored.create(cwd="/src")
     session.append_and_save({"role": "user", "content": "one"})
+    mirrored.flush()
     before = {path.relative_to(root): path.read_bytes() for path in Path(root).rglob("*") if path.is_file()}
     shutil.rmtree(root)
     mirrored.flush()
     assert before == {path.relative_to(root): path.read_bytes() for path in Path(root).rglob("*") if path.is_file()}
     session.append_and_save({"role": "user", "content": "two"})
+    mirrored.flush()
     assert len(next(Path(root).rglob("messages.jsonl")).read_bytes().splitlines()) == 2
 
 
@@ -377,6 +382,7 @@ def test_checkpoints_are_written_beside(mirrored, root, tmp_path):
     (work / "b.py").write_text("b")
     checkpoints.capture(first, ["b.py"])
     session.append_event({"type": "y"})
+    mirrored.flush()
     assert len(json.loads((at / first.id / "manifest.json").read_bytes())["files"]) == 3
     true_to(mirrored, root)
     before = {file: file.read_bytes() for file in at.rglob("*") if file.is_file()}
@@ -447,7 +453,9 @@ import sys, clew
 from clew import agents
 sessions = agents.open(sys.argv[1], mirror=sys.argv[2])
 sessions.resume(sys.argv[3]).append_and_save(clew.user("x" * 9000))
+sessions.flush()
 sessions.append_event(sys.argv[3], {"type": "x", "text": "y" * 9000})
+sessions.flush()
 print("done", flush=True)
 """
 

@@ -104,6 +104,7 @@ def test_a_run_that_is_not_to_be_kept(mirrored, root, tmp_path):
     one = kept.append_and_save(clew.user("one"))
     media = kept.conversation.attach(b"picture", mime_type="image/png")
     kept.append_and_save(clew.user(media))
+    mirrored.flush()
 
     def state() -> dict[str, bytes]:
         files = (file for file in tmp_path.rglob("*") if file.is_file() and not file.name.endswith("-shm"))

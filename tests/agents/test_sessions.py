@@ -213,6 +213,7 @@ def test_deleting_takes_all_that_goes_with_it(mirrored, root):
     child = mirrored.create(agent_name="helper", parent=session, cwd="/elsewhere")
     mirrored.create(agent_name="helper's helper", parent=child)
     fork = mirrored.fork(session)
+    mirrored.flush()
     assert len(list(root.glob("*/sessions/*"))) == 4
     mirrored.delete(session.id)
     assert [file.name for file in root.glob("*/sessions/*")] == [fork.id]

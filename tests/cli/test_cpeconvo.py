@@ -90,7 +90,7 @@ def test_its_ids_name_imported_messages(clew_cli: Run, file: Path, monkeypatch: 
     assert renamed.code == 0
     assert clew_cli("show", "abc123", "--json").json
     assert "Go and Python" in clew_cli("ls").out
-    assert clew_cli("redact", "--apply", "jkl012").code == 0
+    assert clew_cli("redact", "--apply", "jkl012", "--yes").code == 0
     assert clew_cli("show", "zzz999").code == 3
 
 

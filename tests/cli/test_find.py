@@ -17,13 +17,14 @@ def title(run: Run, name: str) -> str | None:
 
 
 def test_a_unique_beginning_names_a_conversation(clew_cli: Run, db: str) -> None:
-    """The beginning of its id, of the id that its tool gave it, or of its title, in any case."""
+    """The beginning of its id, of its handle, of the id that its tool gave it, or of its title, in any case."""
     with clew.open(db) as store:
         made = store.sessions.create(title="Build fails", id="01890a5d-ac96-774b-bcce-b302099a8057")
         made.append(clew.user("Why?"))
+        handle = made.handle
         other = store.sessions.create(title="Bundle size", extra={"source": {"tool": "codex", "id": "77aa12f0-x"}})
         other.append(clew.user("How?"))
-    for name in ("01890a5d", "build", "Build f", "01890a5d-ac96-774b-bcce-b302099a8057"):
+    for name in ("01890a5d", handle[:4], "build", "Build f", "01890a5d-ac96-774b-bcce-b302099a8057"):
         assert title(clew_cli, name) == "Build fails", name
     assert title(clew_cli, "77aa12") == "Bundle size"
     done = clew_cli("show", "bu")
@@ -40,6 +41,7 @@ def test_near_matches_are_listed(clew_cli: Run, talk: Callable[..., str]) -> Non
         assert done.code == 3
         assert "Did you mean" in done.err
         assert "(Build fails)" in done.err
+    assert "(Build fails)" in clew_cli("show", "bild").err
     assert "'clew ls' lists conversations." in clew_cli("show", "entirely else").err
 
 

@@ -27,7 +27,9 @@ def test_what_is_stored_is_found(clew_cli, talk):
     handles = [node["handle"] for node in clew_cli("show", session, "--jsonl").lines]
     assert any(line.startswith(f"message {handles[1]} in conversation ") and "github-token 2" in line for line in lines)
     assert any(line.startswith(f"session {session}") and "aws-access-key 1" in line for line in lines)
-    assert lines[-1] == "scanned 3 messages, 1 conversation"
+    assert lines[-2:] == [
+        "remove them from a message with: clew redact --apply MESSAGE", "scanned 3 messages, 1 conversation",
+    ]  # fmt: skip
     found = clew_cli("redact", "--scan", "--json")
     assert found.code == 1
     assert found.json["counts"] == {"aws-access-key": 2, "github-token": 2}
@@ -152,13 +154,16 @@ def test_the_settings_redact_whatever_is_stored(clew_cli, talk, db, tmp_path, mo
 
 
 def test_a_secret_is_removed_from_one_message(clew_cli, talk, db, tmp_path):
-    """A new version takes its place under the same id, and the old bytes are gone from every file."""
+    """A new version takes its place under the same id, and the old bytes are gone from every file. As for a purge, off
+    a terminal it takes --yes."""
     session = talk("hello", f"it is {CANARY}", "and then", title="Keys")
     node = clew_cli("show", session, "--jsonl").lines[1]
     would = clew_cli("redact", "--apply", node["handle"], "--dry-run")
     assert (would.code, f"would remove github-token 1 from message {node['handle']}" in would.out) == (0, True)
+    refused = clew_cli("redact", "--apply", node["handle"])
+    assert (refused.code, "use --yes to confirm" in refused.err) == (2, True)
     assert clew_cli("redact").code == 1
-    done = clew_cli("redact", "--apply", node["handle"], "--json").json
+    done = clew_cli("redact", "--apply", node["handle"], "--yes", "--json").json
     assert (done["message"], done["counts"], done["sessions"]) == (node["id"], {"github-token": 1}, [session])
     (receipt,) = clew_cli("receipts", "--json").json
     assert (receipt["id"], receipt["redacted"]) == (done["receipt"], [session])
@@ -168,7 +173,7 @@ def test_a_secret_is_removed_from_one_message(clew_cli, talk, db, tmp_path):
     assert CANARY not in texts[1]
     assert clew_cli("redact").code == clew_cli("verify").code == 0
     assert not [file for file in tmp_path.glob("chats.db*") if CANARY.encode() in file.read_bytes()]
-    assert "Nothing found" in clew_cli("redact", "--apply", node["handle"]).err
+    assert "Nothing found" in clew_cli("redact", "--apply", node["handle"], "--yes").err
 
 
 def test_a_shared_message_is_redacted_everywhere(clew_cli, talk):
@@ -181,10 +186,10 @@ def test_a_shared_message_is_redacted_everywhere(clew_cli, talk):
     would = clew_cli("redact", "--apply", first, "--dry-run")
     assert f"  in {fork} (Other)" in would.out and "(Keys)" in would.out
     clew_cli("hold", fork)
-    held = clew_cli("redact", "--apply", first)
+    held = clew_cli("redact", "--apply", first, "--yes")
     assert (held.code, "is held" in held.err) == (1, True)
     clew_cli("release", fork)
-    done = clew_cli("redact", "--apply", first)
+    done = clew_cli("redact", "--apply", first, "--yes")
     assert (done.code, f"  in {fork} (Other)" in done.out, "receipt" in done.out) == (0, True, True)
     for one in (session, fork):
         assert CANARY not in clew_cli("show", one).out
@@ -194,5 +199,5 @@ def test_a_shared_message_is_redacted_everywhere(clew_cli, talk):
 def test_an_unknown_message(clew_cli, talk):
     """It is not found, and the hint says where the IDs are."""
     talk("hello")
-    done = clew_cli("redact", "--apply", "zzzzzz")
+    done = clew_cli("redact", "--apply", "zzzzzz", "--yes")
     assert (done.code, "clew show" in done.err) == (3, True)

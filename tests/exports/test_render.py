@@ -249,3 +249,39 @@ def test_a_compaction_shows_its_seam(store: clew.Store) -> None:
     session.compact(clew.user("summary"))
     page = "".join(html(session, session.history()))
     assert page.index('id="m2"') < page.index("Compacted here.") < page.index('id="m3"')
+
+
+@pytest.mark.parametrize(
+    ("text", "host"),
+    [("[x](https://good.test@evil.test/)", "evil.test"), ("[https://good.test](https://evil.test)", "evil.test"),
+     ("[x](https://evil.test\\\\@good.test/)", "good.test"), ("[x](https://evil.test?@good.test)", "evil.test"),
+     ("[x](https://\u0430\u0440\u0440\u04cf\u0435.com)", "xn--80ak6aa92e.com"),
+     ("[x](http:/c/other)", None), ("[x](http:bank.test)", None), ("[x](https:evil.test)", None),
+     ("[x](http:///evil.test)", None), ("[x](https:\\\\\\\\evil.test)", None)],
+)  # fmt: skip
+def test_a_link_says_where_it_leads(text: str, host: str | None) -> None:
+    """The host that a browser would open is shown; an address without one is no link."""
+    shown = markdown(text)
+    assert shown.count("<a ") == (host is not None)
+    assert host is None or f'<span class="target">{host}</span>' in shown
+
+
+def test_an_address_is_shown_as_it_is_written() -> None:
+    """A hidden character of an address stays encoded: decoded, it would turn the text around."""
+    assert ">https://good.test/%E2%80%AEgpj</a>" in markdown("<https://good.test/%E2%80%AEgpj>")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("10%\r20%\r100%", "100%"), ("text\r\r\nnext", "text\nnext"), ("a long line\r\x1b[Kdone", "[Kdone"),
+     ("a long line\x1b[2K\rdone", "done")],
+)  # fmt: skip
+def test_a_progress_bar_shows_its_end(text: str, shown: str) -> None:
+    """What was written over, or erased, is left out."""
+    assert terminal(text).endswith(shown)
+    assert "long" not in terminal(text)
+
+
+def test_a_return_hides_nothing() -> None:
+    """A longer text before a short one would stay in a terminal: it is shown, and the character between them too."""
+    assert re.fullmatch("rm -rf everything<span.*U\\+000D</span>ls", terminal("rm -rf everything\rls"))

@@ -80,6 +80,19 @@ EXAMPLES: list[tuple[str, dict[str, Any], str, list[Any]]] = [
         {"role": "user", "blocks": [{"block_type": "image", "url": "https://x/y.png", "image_mimetype": None}]},
         "user", [clew.Media(mime_type="image/png", modality="image", url="https://x/y.png")],
     ),
+    (
+        "chainlit", {"step": {"id": "s", "type": "user_message", "output": "hi", "name": "ada"}},
+        "user", [clew.Text(text="hi")],
+    ),
+    (
+        "chainlit",
+        {"step": {"id": "c", "type": "tool", "name": "weather", "input": '{"city": "Turin"}', "output": "x", "isError": True}},
+        "assistant", [CALL, clew.ToolResult(call_id="c", content=(clew.Text(text="x"),), is_error=True)],
+    ),
+    (
+        "chainlit", {"element": {"id": "e", "url": "https://x/y.png", "mime": "image/png", "name": "y"}, "role": "user"},
+        "user", [clew.Media(mime_type="image/png", modality="image", url="https://x/y.png", name="y")],
+    ),
 ]  # fmt: skip
 
 
@@ -91,10 +104,10 @@ def test_view(provider: str, data: dict[str, Any], role: str, blocks: list[Any])
     assert list(seen.blocks) == blocks
 
 
-@pytest.mark.parametrize("provider", ["google-adk", "strands", "agent-framework", "llama-index"])
+@pytest.mark.parametrize("provider", ["google-adk", "strands", "agent-framework", "llama-index", "chainlit"])
 @pytest.mark.parametrize("value", [None, 1, "x", [], {}, [None], [1], {"a": {}}])
 def test_odd_values(provider: str, value: Any) -> None:
     """Any value in any field gives a view, and no error."""
-    names = ("content", "contents", "blocks", "message", "role", "author", "additional_kwargs", "error_message")
+    names = ("content", "contents", "blocks", "message", "role", "author", "additional_kwargs", "error_message", "step")
     for name in names:
         view(Native(provider, json.dumps({name: value}).encode()))

@@ -9,10 +9,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import clew
 from clew.base.messages import Message
 from clew.providers.neutral import neutral
 from clew.sources.contract import About, Entry, Part, Skip, Source
 from clew.sources.frames import FRAME, unframe
+from clew.sources.importer import import_item
 from clew.sources.items import Item
 
 
@@ -53,6 +55,17 @@ def read(source: Source, data: bytes, path: str = f"projects/p/{SESSION}.jsonl")
         file.parent.mkdir(parents=True)
         file.write_bytes(data)
         return list(source.read(Item(str(file), len(data), 0)))
+
+
+def titles(source: Source, data: bytes, path: str = f"projects/p/{SESSION}.jsonl") -> list[str | None]:
+    """The titles of the conversations in these bytes, once they are imported."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+        with clew.open(Path(folder) / "store.db") as store:
+            import_item(store, source, Item(str(file), len(data), 0))
+            return [session.title for session in store.sessions.list()]
 
 
 def entries(parts: Iterable[Part]) -> list[Entry]:

@@ -13,7 +13,20 @@ from clew.base.messages import Native
 from clew.sources.claude_code import ClaudeCode
 from clew.sources.contract import ENVELOPE
 from clew.sources.items import Item
-from tests.sources.made import SESSION, about, an_id, claude_line, entries, jsonl, messages, path, read, skips, view
+from tests.sources.made import (
+    SESSION,
+    about,
+    an_id,
+    claude_line,
+    entries,
+    jsonl,
+    messages,
+    path,
+    read,
+    skips,
+    titles,
+    view,
+)
 
 SOURCE = ClaudeCode()
 
@@ -163,7 +176,8 @@ def test_the_first_prompt_is_a_title_of_last_resort() -> None:
         claude_line(4, 3, "user", "<ide_opened_file>a.py</ide_opened_file>\nWhy does\nit fail?"),
         claude_line(5, 4, "user", "Another"),
     ]
-    assert about(read(SOURCE, jsonl(lines)), "title") == ["Why does it fail?"]
+    assert titles(SOURCE, jsonl(lines)) == ["Why does it fail?"]
+    assert titles(SOURCE, jsonl(lines[:3])) == [None]
 
 
 def test_a_summary_at_the_beginning_is_of_another_conversation(tmp_path: Path) -> None:
@@ -174,7 +188,8 @@ def test_a_summary_at_the_beginning_is_of_another_conversation(tmp_path: Path) -
     second.write_bytes(jsonl([summary, claude_line(11, None, "user", "Again")]))
     source = ClaudeCode()
     assert about(source.read(Item(str(first), 0, 0)), "title") == ["Of the first"]
-    assert about(source.read(Item(str(second), 0, 0)), "title") == ["Again"]
+    assert about(source.read(Item(str(second), 0, 0)), "title") == []
+    assert about(source.read(Item(str(second), 0, 0)), "prompt")[-1] == "Again"
 
 
 def test_the_model_of_a_conversation() -> None:

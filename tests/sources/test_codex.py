@@ -122,7 +122,7 @@ def test_bare_items(tmp_path: Path) -> None:
     """The first versions wrote items without an envelope."""
     parts = old(tmp_path, BARE)
     assert [view(entry).text for entry in messages(parts).values()] == ["Hello", "Hi"]
-    assert about(parts, "title") == ["Hello"]
+    assert about(parts, "prompt")[-1] == "Hello"
 
 
 def test_compressed_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,12 +14,13 @@ import pytest
 import clew
 from clew.base.messages import Native
 from clew.providers.neutral import neutral
-from clew.sources.contract import About, Entry, Skip, Source
+from clew.sources.contract import Entry, Skip, Source
 from clew.sources.importer import import_item, records
 from clew.sources.items import items
 from clew.sources.registry import find, sources
 from clew.sources.sqlite import quote_name, record_row
-from tests.sources.samples import SAMPLES, Sample
+from tests.sources.samples import APPS, SAMPLES, Sample
+from tests.sources.samples.recorded import RECORDED
 
 LINES = [sample for sample in SAMPLES if not sample.databases and all(n.endswith(".jsonl") for n in sample.histories)]
 DATABASES = [sample for sample in SAMPLES if sample.databases]
@@ -88,7 +89,7 @@ def test_it_is_recognised(sample: Sample, folder: Path) -> None:
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=named)
 def test_each_message_comes_after_its_parent(sample: Sample, folder: Path) -> None:
-    """Ids are unique in a file, parents come first, every message can be shown, and conversations have titles."""
+    """Ids are unique in a file, parents come first, and every message can be shown."""
     sample.write(folder)
     for name in sample.histories:
         (item,) = items(str(folder / name))
@@ -103,8 +104,6 @@ def test_each_message_comes_after_its_parent(sample: Sample, folder: Path) -> No
             before.add(entry.id)
             assert entry.message is not None
             assert neutral(entry.message).role
-        titled = {part.conversation for part in parts if isinstance(part, About) and part.title}
-        assert titled >= {entry.conversation for entry in told}
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=named)
@@ -125,6 +124,54 @@ def test_twice_and_in_two_orders(sample: Sample, folder: Path, tmp_path: Path, s
         with clew.open(tmp_path / f"other{seed}.db") as other:
             bring(other, folder, names, sample)
             assert contents(other, times=not sample.restamps) == first
+
+
+TITLES = {
+    "claude-code": ["Run both", "Run both", "Search", "Two commands"],
+    "codex": [
+        "Count the files", "Let an agent count the files", "Two commands and a pixel", "Two commands and a pixel",
+        "Wait a minute",
+    ],
+    "gemini-cli": [
+        "Kill me", "Send an agent", "Where are we going?",
+        "Your task is to do a deep investigation of the codebase to find all relevant fi…",
+    ],
+    "pi": ["A journey", "A journey", "This one fails"],
+    "qwen-code": ["Kill me", "This one fails", "Where are we going?", "Where are we going?"],
+    "aider": [
+        "#### Is this a heading? > and this a quotation?", "Change a.txt", "This one fails", "Where are we going?",
+    ],
+}  # fmt: skip
+"""What the conversations of some samples are called: by the tool, or by their first prompt."""
+
+
+@pytest.mark.parametrize("sample", [*SAMPLES, *RECORDED, *APPS], ids=named)
+def test_every_conversation_has_a_title(sample: Sample, folder: Path, store: clew.Store) -> None:
+    """That of the tool, or the first prompt; never a text that the tool itself put before it."""
+    sample.write(folder)
+    bring(store, folder, sample.histories, sample)
+    found = sorted(session.title or "" for session in all_sessions(store))
+    assert found
+    assert all(title and not title.startswith("<") for title in found)
+    if sample.name in TITLES:
+        assert found == TITLES[sample.name]
+
+
+FORKS = {"claude-code": 2, "codex": 1, "codex-old": 1, "llm": 1, "opencode": 1, "pi": 1, "qwen-code": 1}
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["as written", "reversed"])
+@pytest.mark.parametrize("sample", [*SAMPLES, *RECORDED], ids=named)
+def test_forks_are_marked(sample: Sample, order: int, folder: Path, store: clew.Store) -> None:
+    """A fork names the conversation that it continues: by the tool's own pointer, or by the messages that both have."""
+    sample.write(folder)
+    bring(store, folder, sample.histories[::order], sample)
+    forks = [session for session in all_sessions(store) if session.forked_from is not None]
+    unknown = (sample.name, order) == ("claude-code", -1)  # no pointers: the first copy is taken for the original
+    assert len(forks) == FORKS.get(sample.name, 0) - unknown
+    for fork in forks:
+        shared = {node.id for node in store.sessions.get(fork.forked_from or "").history()}
+        assert shared & {node.id for node in fork.history()}
 
 
 @pytest.mark.parametrize("sample", LINES, ids=named)

@@ -15,7 +15,7 @@ from clew.sources.claude_ai import ROOT, ClaudeAI
 from clew.sources.contract import Source
 from clew.sources.items import Item
 from clew.sources.json_array import elements
-from tests.sources.made import about, an_id, document_of, messages, path, read, skips, view
+from tests.sources.made import about, an_id, document_of, messages, path, read, skips, titles, view
 
 OPENAI, CLAUDE = ChatGPT(), ClaudeAI()
 
@@ -187,10 +187,10 @@ def test_hidden_messages_are_no_prompts() -> None:
         node("u", "h", "user", "Why is the\nsky blue?"),
         title=None,
     )
-    parts = read(OPENAI, json.dumps([talk]).encode())
-    hidden, typed = (view(entry) for entry in messages(parts).values())
+    data = json.dumps([talk]).encode()
+    hidden, typed = (view(entry) for entry in messages(read(OPENAI, data)).values())
     assert (hidden.role, hidden.text, typed.role) == ("system", "I like tea\n\nBe brief", "user")
-    assert about(parts, "title") == ["Why is the sky blue?"]
+    assert titles(OPENAI, data) == ["Why is the sky blue?"]
 
 
 def test_a_tree_without_parents_or_without_children() -> None:
@@ -227,10 +227,10 @@ def test_a_project_of_claude() -> None:
 def test_a_voice_note_and_a_conversation_without_a_name() -> None:
     """What was said aloud is text, and the title is the first prompt."""
     note = {"type": "voice_note", "title": "Note", "text": "Water them"}
-    parts = read(CLAUDE, json.dumps([claude(say(1, "human", "", content=[note]), name="")]).encode())
-    (entry,) = messages(parts).values()
+    data = json.dumps([claude(say(1, "human", "", content=[note]), name="")]).encode()
+    (entry,) = messages(read(CLAUDE, data)).values()
     assert view(entry).text == "Note\n\nWater them"
-    assert about(parts, "title") == ["Note Water them"]
+    assert titles(CLAUDE, data) == ["Note Water them"]
 
 
 def test_parents_that_come_after_their_children() -> None:

@@ -191,3 +191,53 @@ def test_a_name_that_is_not_text(store: clew.Store, tmp_path: Path) -> None:
     (session,) = store.sessions.list()
     assert (session.title, session.path()[-1].text) == ("a\ufffdb", "Hello")
     assert [one.state for one in run(store, find([os.fsdecode(path)]))] == ["unchanged"]
+
+
+def test_an_archive_is_opened_once(tmp_path: Path, store: clew.Store) -> None:
+    """The list of its members is read once, however many there are: they can be read after it was deleted."""
+    path = tmp_path / "export.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("conversations.json", json.dumps([TREE]))
+        archive.writestr("more/conversations-001.json", json.dumps([{**TREE, "conversation_id": "c2"}]))
+    members = list(items_module.items(str(path)))
+    path.unlink()
+    for member, name in zip(members, ("c1", "c2"), strict=True):
+        with member.open() as file:
+            assert json.load(file)[0]["conversation_id"] == name
+
+
+def test_a_compressed_log_that_is_a_bomb(tmp_path: Path, store: clew.Store) -> None:
+    """A log that unpacks to more than a thousand times its size is skipped with the reason, as a member of a zip is."""
+    zstandard = pytest.importorskip("zstandard")
+    path = tmp_path / f"rollout-2026-11-18T00-39-47-{an_id(1)}.jsonl.zst"
+    path.write_bytes(zstandard.ZstdCompressor().compress(b" " * (50 << 20)))
+    done = outcome(store, path)
+    assert done.state == "skipped"
+    assert "unpacks to more than" in done.skipped[0]
+
+
+def test_an_export_that_ends_in_the_middle(tmp_path: Path, store: clew.Store) -> None:
+    """What is whole is imported, and the rest is reported: wherever it was cut, nothing is lost without a word."""
+    whole = json.dumps([TREE, {**TREE, "conversation_id": "c2"}]).encode()
+    second = whole.index(b', {"title"') + 2
+    for cut in (second - 1, second, second + 50, len(whole) - 1):
+        path = tmp_path / str(cut) / "conversations.json"
+        path.parent.mkdir()
+        path.write_bytes(whole[:cut])
+        done = outcome(store, path)
+        assert done.state == "imported"
+        assert done.skipped and "ends in the middle" in done.skipped[-1]
+    assert len(store.sessions.list()) == 2  # of the last one, only the bracket is missing
+
+
+def test_a_log_in_which_all_is_odd(tmp_path: Path, store: clew.Store) -> None:
+    """Half a character in every line does not hide the format; a message that cannot be read is kept, with a note."""
+    odd = jsonl([claude_line(1, None, "user", "a\ud800b", cwd="/a\udfff")])
+    (tmp_path / f"{SESSION}.jsonl").write_bytes(
+        odd + jsonl([claude_line(2, 1, "user", "TEXT")]).replace(b"TEXT", b"\xe9")
+    )
+    done = outcome(store, tmp_path / f"{SESSION}.jsonl")
+    assert (done.state, done.messages) == ("imported", 1)
+    assert any("its message cannot be read" in note for note in done.notes)
+    deep = log_file(tmp_path, line("[" * 100_000 + "]" * 100_000))
+    assert "nested too deeply" in outcome(store, deep).skipped[0]

@@ -29,7 +29,7 @@ from clew.sources.contract import About, Entry, Part, Skip
 from clew.sources.items import items
 from clew.sources.sqlite import quote_name
 from tests.sources.made import SESSION, claude_line, jsonl
-from tests.sources.samples import APPS, SAMPLES, Sample
+from tests.sources.samples import APPS, SAMPLES, Sample, otel
 from tests.sources.samples.recorded import RECORDED
 from tests.sources.test_every_format import source
 from tests.sources.test_exports import chatgpt, claude, node, say
@@ -242,6 +242,14 @@ FAILED: dict[str, tuple[str, str, Callable[[], bytes], int]] = {
         {"type": "session", "harness": "x", "id": "s"},
         {"type": "message", "message": {"role": "user", "content": "cut \ud83d"}},
     ]), 1),
+    "hf-traces: a time is a digit that is no number": ("hf-traces", "trace.jsonl", lambda: jsonl([
+        {"type": "session", "harness": "x", "id": "s"},
+        {"type": "message", "timestamp": "\u00b2", "message": {"role": "user", "content": "a", "timestamp": "\u00b2"}},
+    ]), 1),
+    "otel: numbers that are none": ("otel", "traces.jsonl", lambda: jsonl([otel.span(1, **otel.ABOUT, **{
+        "gen_ai_input.messages": [otel.text("user", "Hello")], "gen_ai_usage.input_tokens": 7,
+        "gen_ai_usage.output_tokens": 8,
+    })]).replace(b'"7"', b'"--7"').replace(b'"8"', '"\u00b2"'.encode()), 1),
 }  # fmt: skip
 
 

@@ -16,9 +16,13 @@ import pytest
 
 import clew
 from clew import exports
+from clew.adapters.transcripts import MirroredTranscript
+from clew.base import ids
+from clew.cli.agent_hook.transcript import TranscriptImport
 from clew.redaction import Rule, Rules
-from clew.sources import find, run, undo
+from clew.sources import find, growing, run, undo
 from clew.sources.runs import Run
+from clew.store.parts import Parts
 from tests.backends.postgres.conftest import server, url  # noqa: F401 (fixtures)
 from tests.engine.objects.server import NodeLocation
 from tests.sources.made import SESSION, an_id, claude_line, jsonl
@@ -157,3 +161,49 @@ def test_redaction_before_writing(redacting: clew.Store, tmp_path: Path) -> None
     assert not any(b"hunter2" in data for data in written)
     assert json.loads(out["conversations.json"])[1] == conversation(2)
     assert redacting.verify().damage == []
+
+
+WAYS = ("import", "again", "hook", "other process", "mirror")
+
+
+def follow(way: str, store: clew.Store, path: Path, mirror: MirroredTranscript, new: list[dict[str, Any]]) -> None:
+    """Takes over what is new in a log, in one of the ways that clew has."""
+    if way == "hook":
+        assert TranscriptImport(store).take(str(path)) == []
+    elif way == "mirror":  # the SDK sends each entry once, and does not write the file
+        with store.transaction():
+            mirror.catch_up(Parts.of(store).table.get("session", ids.parse(SESSION)))
+            mirror.append(new)
+    elif way == "other process":
+        with clew.open(store.path) as other:
+            take(other, path)
+    else:
+        take(store, path, again=way == "again")
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_log_that_is_followed_in_several_ways(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Imports, hooks, a watch in another process and the SDK's mirror of one log store what one import of it does."""
+    monkeypatch.setattr(growing, "LARGE", 1)
+    chance = random.Random(seed)
+    lines = random_log(chance, 60)
+    path = tmp_path / f"{SESSION}.jsonl"
+    with clew.open(tmp_path / "s.db") as store:
+        mirror = MirroredTranscript(store, SESSION, "")
+        left, sent = list(lines), 0
+        while left:
+            size = chance.randint(1, 12)
+            some, left = left[:size], left[size:]
+            with path.open("ab") as file:
+                file.write(jsonl(some))
+            seen = len(lines) - len(left)
+            for way in chance.sample(WAYS, chance.randint(1, 3)):
+                follow(way, store, path, mirror, lines[sent:seen])
+                sent = seen if way == "mirror" else sent
+        take(store, path)
+        with clew.open(tmp_path / "plain.db") as plain:
+            take(plain, path)
+            mine, whole = contents(store)[SESSION], contents(plain)[SESSION]
+            assert {node[0] for node in mine[5]} == {node[0] for node in whole[5]}
+            assert mine == whole
+        assert store.verify().damage == []

@@ -11,7 +11,7 @@ import clew
 from clew.sources.contract import About, Entry
 from clew.sources.items import Item
 from clew.sources.llm import Llm
-from tests.sources.made import about, messages, view
+from tests.sources.made import messages, view
 from tests.sources.samples import from_sql
 
 
@@ -27,7 +27,7 @@ def read(path: Path) -> dict[str, list[Entry]]:
     found: dict[str, list[Entry]] = {}
     for part in parts:
         if isinstance(part, Entry) and part.id is not None:
-            found.setdefault(named[part.conversation], []).append(part)
+            found.setdefault(named.get(part.conversation) or view(part).text, []).append(part)
     return found
 
 
@@ -85,4 +85,3 @@ def test_the_oldest_form(tmp_path: Path) -> None:
     assert Llm().recognise(str(tmp_path / "log.db"), (tmp_path / "log.db").read_bytes())
     parts = list(Llm().read(Item(str(tmp_path / "log.db"), 0, 0)))
     assert [view(entry).text for entry in messages(parts).values()] == ["Be brief", "One", "A", "Two", "B"]
-    assert about(parts, "title") == ["One"]

@@ -48,13 +48,11 @@ def shown(message: Message) -> str:
 
 
 def transcripts(store: clew.Store) -> dict[str, list[str]]:
-    """Each session by its title or its first prompt: all messages that led to its head."""
-    found = {}
-    for session in all_sessions(store):
-        messages = [neutral(node.said) for node in session.history()]
-        first = next((message.text for message in messages if message.role == "user"), "")
-        found[session.title or first.splitlines()[0]] = [shown(message) for message in messages]
-    return found
+    """Each session by its title: all messages that led to its head."""
+    return {
+        session.title or "": [shown(neutral(node.said)) for node in session.history()]
+        for session in all_sessions(store)
+    }
 
 
 def imported(sample: Sample, folder: Path) -> clew.Store:
@@ -303,7 +301,7 @@ SAID: dict[str, dict[str, list[str]]] = {
             "user: Where are we going?",
             "assistant: (Which one?) | Rome.\n\n> not a line of the program",
         ],
-        "#### Is this a heading?": [
+        "#### Is this a heading? > and this a quotation?": [
             "user: #### Is this a heading?\n\n> and this a quotation?",
             "assistant: Yes, a heading.",
         ],

@@ -108,6 +108,37 @@ def test_the_same_history_again(store: clew.Store, tmp_path: Path, again: bool) 
     assert [node.id for node in store.sessions.get(FORK).path()] == [an_id(number) for number in (1, 2, 3, 4, 7)]
 
 
+def test_a_large_log_that_is_continued(store: clew.Store, tmp_path: Path) -> None:
+    """What is noted to continue a log has no title that repeats it, and the title stays without it as the log grows."""
+    long = [claude_line(n, n - 1, "user" if n % 2 else "assistant", "x" * 9000) for n in range(5, 130)]
+    titled = {"type": "ai-title", "aiTitle": f"Deploy with {TOKEN}", "sessionId": SESSION}
+    path = write(tmp_path, SESSION, [*TALK, titled, *long])
+    bring(store, path)
+    clean(store, an_id(1), an_id(3))
+    assert_gone(store, tmp_path)
+    write(tmp_path, SESSION, [*TALK, titled, *long, claude_line(130, 129, "user", "Next")])
+    bring(store, path)
+    assert_gone(store, tmp_path)
+    assert store.sessions.get(SESSION).title == "Deploy with ***"
+
+
+@pytest.mark.parametrize("tool", ["claude-code", "hf-traces"])
+def test_a_title_does_not_end_in_half_a_secret(tool: str, tmp_path: Path) -> None:
+    """A title that is made from the first prompt is made after redaction, so that no rule misses what is cut off."""
+    prompt = f"{'word ' * 13}{TOKEN} and more"
+    if tool == "claude-code":
+        path = write(tmp_path, SESSION, [claude_line(1, None, "user", prompt)])
+    else:
+        head = {"type": "session", "harness": "x", "id": "s"}
+        path = write(tmp_path, "t", [head, {"type": "message", "message": {"role": "user", "content": prompt}}])
+    with clew.open(tmp_path / "s.db", redact=RULES) as store:
+        bring(store, path)
+        (session,) = store.sessions.list()
+        assert session.title is not None and "***" in session.title
+        assert TOKEN[:8] not in session.title
+        assert TOKEN[:8].encode() not in content(tmp_path / "s.db")
+
+
 def test_an_earlier_export(store: clew.Store, tmp_path: Path) -> None:
     """An export that was made before and is imported again does not bring it back, nor does it fail."""
     bring(store, write(tmp_path, SESSION, TALK))

@@ -40,10 +40,10 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
             f"[clew.sources]\nnotes = {target}\n"
         )
         monkeypatch.syspath_prepend(str(tmp_path / "site"))
-        registry.sources.cache_clear()
+        registry._others.cache_clear()
 
     yield put
-    registry.sources.cache_clear()
+    registry._others.cache_clear()
     sys.modules.pop("notes_source", None)
 
 

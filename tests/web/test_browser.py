@@ -173,6 +173,7 @@ def test_changes_by_pointer(browser: Any, site: Any) -> None:
     assert [one.id for one in store.sessions.trashed()] == [session.id]
     page.locator(".toast button").click()
     page.locator(".toast", has_text="Restored").wait_for()
+    page.locator(".new").wait_for(state="hidden")
     page.locator("#m2").hover()
     page.locator("#m2 [data-write=fork]").click()
     page.wait_for_url(lambda url: session.id not in url)

@@ -15,8 +15,9 @@ from clew.exports.render.text import LONGEST, code, conceal, inline, markdown, n
 from clew.redaction import Rules, builtin
 from clew.store.redact_message import redact_message
 from clew.web.finding import TYPED
-from clew.web.outline import PAGE, WINDOW
+from clew.web.outline import AFTER, BATCH, BEFORE, PAGE
 from clew.web.secrets import SecretFinder
+from clew.web.views import RAW
 from tests.web.conftest import Client
 
 KEY = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -79,7 +80,11 @@ def test_a_removed_secret_is_on_no_page(client: Client, store: clew.Store) -> No
     here = [f"/c/{session.id}", f"/c/{session.id}/messages", f"/c/{session.id}/m/{node.id}/raw", "/search?q=key"]
     kept = [path for path in here if KEY in client.get(path).text]
     assert here[0] in kept and here[1] in kept
-    redact_message(store, node, Rules(builtin()))
+    session.append(clew.assistant(ToolCall(id="c", name="Bash", arguments={"command": "env"})))
+    result = session.append(clew.tool(f"KEY={KEY}", call_id="c"))
+    assert client.get(here[0]).text.count(KEY) == 2
+    for one in (node, result):
+        redact_message(store, one, Rules(builtin()))
     assert [path for path in here if KEY in client.get(path).text] == []
 
 
@@ -98,6 +103,27 @@ def test_a_part_of_a_secret_is_hidden_in_a_snippet() -> None:
             left = left[:start] + left[end:]
         assert KEY[10:20] not in left
     assert finder.in_snippet("nothing here", "nothing here") == []
+
+
+@pytest.mark.parametrize("before", [RAW - 20, RAW - 39, RAW - 1, RAW])
+def test_the_raw_form_never_ends_inside_a_secret(client: Client, store: clew.Store, before: int) -> None:
+    """A secret at the point where the raw form is cut is left out as a whole, or hidden as a whole."""
+    session = store.sessions.create()
+    head = len('{"role":"user","content":"')
+    node = session.append(
+        clew.user("x " * ((before - head) // 2) + "." * ((before - head) % 2) + KEY + " after" * 9_000)
+    )
+    page = shown(client.get(f"/c/{session.id}/m/{node.id}/raw").text)
+    assert "more characters in the file" in page
+    assert KEY[:10] not in page
+    assert KEY[:10].encode().hex() not in page
+
+
+def test_a_preview_never_ends_inside_a_secret() -> None:
+    """Blanks in a line are shortened after secrets are found: half of a secret behind many of them is not shown."""
+    finder = SecretFinder()
+    for before in range(3_160, 3_200):
+        assert KEY[:10] not in finder.in_line(" " * before + KEY, 3_200)
 
 
 def test_marks_of_secrets_survive_no_rendering() -> None:
@@ -126,8 +152,8 @@ def test_prompts_come_in_parts(client: Client, store: clew.Store) -> None:
     session.append([message for n in range(500) for message in (clew.user(f"question {n}"), clew.assistant("yes"))])
     beside = client.get(f"/c/{session.id}?from=601").text
     assert f'href="/c/{session.id}?from=601#m601"' in beside
-    assert f'href="/c/{session.id}?from=401#m599"' in beside
-    assert beside.count('data-number="') <= PAGE + 30
+    assert f'href="/c/{session.id}?from=551#m599"' in beside
+    assert beside.count('data-number="') == BEFORE + AFTER
     seen, start = [], 1
     while start:
         found = client.get(f"/c/{session.id}/outline.json?from={start}").json
@@ -283,9 +309,9 @@ def test_a_rewind_previews_and_restores_files(writer: Client, store: clew.Store,
 def test_windows_end_where_they_are_asked_to(client: Client, store: clew.Store) -> None:
     """A window is limited by its last message and by its size."""
     session = store.sessions.create()
-    session.append([clew.user(f"word{n}") for n in range(1, 2 * WINDOW + 1)])
+    session.append([clew.user(f"word{n}") for n in range(1, 2 * BATCH + 1)])
     assert client.get(f"/c/{session.id}/messages?from=5&to=9").text.count("<article") == 5
-    assert client.get(f"/c/{session.id}/messages?from=5&to=99999").text.count("<article") == WINDOW
+    assert client.get(f"/c/{session.id}/messages?from=5&to=99999").text.count("<article") == BATCH
     assert client.get(f"/c/{session.id}.json?from=5&to=9").json["messages"][-1]["number"] == 9
     assert client.get("/state.json").json == {"locks_in": None}
 
@@ -312,6 +338,92 @@ def test_scripts_are_small_and_never_inside_a_page(writer: Client, session: clew
         assert re.findall(r"<[^>]* (?:style|on\w+)=", page) == [], path
         assert "@clew.js@" not in page
         assert re.findall(r'(?:src|href)="(?!/|#|data:,|https://example\.test)', page) == [], path
+
+
+PATCH = """*** Begin Patch
+*** Update File: src/a.py
+@@
+-old
++new
++more
+*** Add File: src/b.py
++first
+*** End Patch"""
+
+
+def test_file_changes_of_a_long_conversation(
+    client: Client, store: clew.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page of their own has the files of all messages with links to them, in parts, and every checkpoint."""
+    monkeypatch.setattr("clew.web.files.SCANNED", 300)
+    session = store.sessions.create(title="Many edits", cwd=str(tmp_path))
+    for number in range(1, 421):
+        arguments = {"file_path": f"f{number % 3}.py", "old_string": "a", "new_string": "b\nc"}
+        call = ToolCall(id=f"c{number}", name="Edit", arguments=arguments)
+        session.append(clew.assistant(call) if number % 20 == 0 else clew.user(f"word {number}"))
+    session.append(clew.assistant(ToolCall(id="p", name="apply_patch", arguments={"input": PATCH})))
+    (tmp_path / "kept.txt").write_text("one")
+    points = Checkpoints(session, tmp_path)
+    for node in session.path()[:7]:
+        points.capture(node.id, ["kept.txt"])
+        (tmp_path / "kept.txt").write_text(node.id)
+    here = f"/c/{session.id}"
+    first = client.get(f"{here}/files.json").json
+    second = client.get(f"{here}/files.json?from={first['next']}").json
+    assert (first["from"], first["to"], first["total"], second["next"]) == (1, 300, 421, None)
+    assert [one["path"] for one in second["files"]] == ["f2.py", "f1.py", "f0.py", "src/a.py", "src/b.py"]
+    assert sum(one["added"] for one in first["files"] + second["files"]) == 2 * 21 + 2 + 1
+    assert first["files"][0]["messages"] == [20, 80, 140, 200, 260]
+    assert len(first["checkpoints"]) == len(client.get(f"{here}/files.md").text.split("checkpoint after")) - 1 == 7
+    monkeypatch.setattr("clew.web.files.SECONDS", 0)
+    assert client.get(f"{here}/files.json?from=7").json["next"] == 8
+    monkeypatch.setattr("clew.web.files.SECONDS", 60)
+    page = client.get(f"{here}/files").text
+    assert f'href="{here}?from=51#m80">#80</a>' in page
+    assert f'href="{here}/files?from=301"' in page
+    assert page.count(" --files</code>") == 7
+    beside = client.get(f"{here}?from=401").text
+    assert "3 on this page" in beside
+    assert f'href="{here}/files"' in beside
+    assert beside.count(" --files</code>") == 5
+    assert f'href="{here}/files#checkpoints"' in beside
+
+
+def test_file_changes_of_a_short_conversation(client: Client, store: clew.Store) -> None:
+    """Beside any page of it are the files of the whole conversation."""
+    session = store.sessions.create()
+    edit = {"file_path": "early.py", "old_string": "a", "new_string": "b"}
+    session.append(clew.assistant(ToolCall(id="c", name="Edit", arguments=edit)))
+    session.append([clew.user(f"word {number}") for number in range(120)])
+    assert f'href="/c/{session.id}#m1" title="early.py"' in client.get(f"/c/{session.id}?from=101").text
+
+
+def test_a_recording_has_a_player(client: Client, store: clew.Store) -> None:
+    """It loads nothing until it is played, from a path of its own; a document is a link to a download."""
+    session = store.sessions.create()
+    sound = session.attach(b"ID3\x04", mime_type="audio/mpeg", modality="audio", name='a".mp3')
+    paper = session.attach(b"%PDF-1.7", mime_type="application/pdf", modality="document", name="a.pdf")
+    session.append(clew.user(sound, paper))
+    page = client.get(f"/c/{session.id}").text
+    player = re.search("<audio [^>]*>", page)
+    assert player is not None
+    assert f'src="/c/{session.id}/blob/{sound.blob}?name=a%22.mp3"' in player[0]
+    assert 'preload="none"' in player[0]
+    assert "autoplay" not in player[0]
+    assert f'<a class="attach" href="/c/{session.id}/blob/{paper.blob}?name=a.pdf">' in page
+
+
+def test_every_key_is_in_the_list(writer: Client, session: clew.Session) -> None:
+    """Each key that a script listens to is in the list of shortcuts, and each of the list does something."""
+    page = writer.get(f"/c/{session.id}").text
+    listed = set(re.findall("<kbd>(.)</kbd>", page[page.index('id="help"') : page.index('id="palette"')]))
+    scripts = "".join(writer.get(f"/static/{name}").text for name in re.findall(r'src="/static/([^"]+)"', page))
+    tables = re.findall(r"(?:const keys = |Object.assign\(keys, )\{(.*?)\n\}", scripts, re.DOTALL)
+    handled = {key for table in tables for key in re.findall(r'^  "?([^\s":(]+)"?: ', table + ",", re.MULTILINE)}
+    handled |= {"t"} if re.search(r"^  t: theme", tables[0], re.MULTILINE) else set()
+    handled |= set(re.findall(r'\["(\w)", "(?:fork|rewind|note)"\]', scripts))
+    named = {"ArrowDown": "↓", "ArrowUp": "↑", "Escape": "Esc"}
+    assert {named.get(key, key) for key in handled} - {"Esc"} == listed - {"⌘", "K"}
 
 
 def test_every_part_of_a_page_needs_a_script_only_for_comfort(client: Client, session: clew.Session) -> None:

@@ -28,6 +28,7 @@ def routes(session: clew.Session) -> list[str]:
         f"/c/{id}/compare.json?b={node}", f"/c/{id}/m/{node}", f"/c/{id}/m/{node}/raw", f"/c/{id}/m/{node}/raw.json",
         f"/c/{id}/export/markdown", f"/c/{id}/blob/{'0' * 64}", "/static/x.js", "/trash.json", "/trash.md",
         f"/c/{id}/outline", f"/c/{id}/outline.json", f"/c/{id}/outline.md", f"/c/{id}/find.json?q=a",
+        f"/c/{id}/files", f"/c/{id}/files.json", f"/c/{id}/files.md", f"/c/{id}/compare.md?b={node}",
         f"/c/{id}/export?as=json&from=1&to=2", f"/c/{id}/call/c1", "/state.json",
     ]  # fmt: skip
 
@@ -224,6 +225,23 @@ def test_another_workspace_is_not_found(client: Client, session: clew.Session, o
     assert client.get("/search.json?q=secret").json["count"] == 0
 
 
+NONSENSE = [
+    ("/c/%00", 404), ("/c/%ff", 404), ("/c/%ed%a0%80", 404), ("/search?q=%00", 200), ("/search.json?q=%22", 200),
+    ("/search.json?q=(%20OR", 200), ("/?title=%00", 200), ("/?label=%ff", 200), ("/?after=%00", 400),
+    ("/?until=9999-12-31", 200), ("/?since=0001-01-01", 200), ("/search?q=a&until=9999-12-31", 200),
+    ("{here}?head=%00", 404), ("{here}?from=99999999999&to=1", 200), ("{here}?from=-1", 200), ("{here}/m/%00", 404),
+    ("{here}/blob/%00", 404), ("{here}/call/%00", 303), ("{here}/events?after=%00", 404), ("{here}/compare.exe", 405),
+    ("{here}/files?from=99999999999", 200), ("{here}/files?head=%00", 404), ("{here}/find.json?q=%5B", 200),
+    ("{here}/outline?head=x", 404), ("{here}/export?as=html&from=2&to=1", 200), ("/static/%00", 404),
+]  # fmt: skip
+
+
+def test_nonsense_is_answered(client: Client, session: clew.Session) -> None:
+    """Odd values in a URL are not found, refused or ignored; none of them is an error of the server."""
+    for asked, status in NONSENSE:
+        assert client.ask(asked.format(here=f"/c/{session.id}")).status == status, asked
+
+
 HOSTILE = {
     b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>": "text/plain; charset=utf-8",
     b"<!doctype html><script>alert(1)</script>": "text/plain; charset=utf-8",
@@ -231,6 +249,10 @@ HOSTILE = {
     b"MZ\0\0program": "application/octet-stream",
     b"\x89PNG\r\n\x1a\n<script>": "image/png",
     b"%PDF-1.7 x": "application/pdf",
+    b"RIFF\x24\0\0\0WAVEfmt ": "audio/wav",
+    b"ID3\x04": "audio/mpeg",
+    b"fLaC\0": "audio/flac",
+    b"\0\0\0\x20ftypM4A ": "audio/mp4",
 }
 
 
@@ -243,9 +265,9 @@ def test_an_attachment_is_what_it_is(client: Client, session: clew.Session, cont
     assert found.status == 200
     assert found.body == content
     assert found.headers["content-type"] == HOSTILE[content] == sniff(content)
-    assert found.headers["content-security-policy"].startswith("sandbox;")
+    assert found.headers["content-security-policy"] == "sandbox; default-src 'none'; frame-ancestors 'none'"
     assert "set-cookie" not in found.headers
-    inline = HOSTILE[content].startswith(("image/", "application/pdf"))
+    inline = HOSTILE[content].startswith("image/")  # a browser shows nothing else in a sandbox
     assert found.headers["content-disposition"].startswith("inline" if inline else "attachment")
 
 
@@ -420,6 +442,8 @@ def test_what_is_purged_is_gone_from_a_running_server(
     else:
         code = f"import clew; clew.open({str(address)!r}, key={key!r}).sessions.purge({session.id!r})"
         subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    assert client.ask(here).status == 404
+    assert CANARY not in str(vars(client.server.site.rendered))
     for one in asked:
         found = client.ask(one)
         assert CANARY not in found.text.replace(f"q={CANARY}", "").replace(f'value="{CANARY}"', ""), one

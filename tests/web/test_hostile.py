@@ -25,6 +25,7 @@ ATTACKS = [
     "</pre></code></details><iframe srcdoc='<script>parent.ran=1</script>'></iframe>",
     'x" autofocus onfocus="window.ran=1" style="background:url(https://evil.test/x)',
     "\ue000U+0041\ue001<b onmouseover=window.ran=1>\u202e\x1b]8;;https://evil.test\x07",
+    "<https://evil.test/%E2%80%AEgpj> [x](http:/c/x) [x](https:evil.test) x\rok",
 ]
 HIDDEN = re.compile("[\u202a-\u202e\u2066-\u2069\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(50)
@@ -51,8 +52,8 @@ def fill(store: clew.Store, folder: Path, evil: str) -> clew.Session:
     name = re.sub("[/\0]", "_", evil)[:120]
     (folder / name).write_text("a")
     checkpoints.capture(first.id, [name])
-    for content in (PNG, SVG):
-        media = session.attach(content, mime_type=evil[:80], modality="image", name=evil)
+    for content, kind in ((PNG, evil[:80]), (SVG, evil[:80]), (SVG, f"audio/{evil[:80]}")):
+        media = session.attach(content, mime_type=kind, modality="image", name=evil)
         session.append(clew.user(media))
     session.append(clew.user(Media(modality="image", mime_type=evil, url=FOREIGN, name=evil)))
     calls = [
@@ -117,6 +118,7 @@ def pages(session: clew.Session) -> list[str]:
     return [
         "/", here, f"{here}?find=words", f"{here}?head={left}", f"{here}/compare?b={left}", f"/c/{trace.id}",
         f"{here}/m/{session.path()[0].id}/raw", "/search?q=words", "/trash", "/?title=words", "/c/nothing",
+        f"{here}/files", f"{here}/outline",
     ]  # fmt: skip
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import http.client
+import json
 import re
 import time
 from collections.abc import Iterator
@@ -15,9 +17,11 @@ import pytest
 import clew
 from clew import keys
 from clew.base import ids
-from clew.web.outline import WINDOW
+from clew.base.messages import Native
+from clew.web.outline import BATCH, WINDOW
 from clew.web.server import Server, listen
 from clew.web.site import FRESH, Cache, typed_key
+from tests.providers.test_framework_views import EXAMPLES
 from tests.web.conftest import Client, Opener, filled
 
 
@@ -101,13 +105,14 @@ def test_a_long_conversation_is_read_in_windows(client: Client, store: clew.Stor
     session.append([clew.user(f"word{n}") for n in range(1, 1001)])
     wanted = session.path()[654].id
     answer = client.ask(f"/c/{session.id}/m/{wanted}")
-    assert answer.headers["location"] == f"/c/{session.id}?from=601#m655"
-    page = client.get(f"/c/{session.id}?from=601").text
+    assert answer.headers["location"] == f"/c/{session.id}?from=651#m655"
+    page = client.get(f"/c/{session.id}?from=651").text
     assert page.count("<article") == WINDOW
     assert 'id="m655"' in page
-    assert f"/c/{session.id}?from=401" in page
-    assert f"/c/{session.id}?from=801" in page
-    assert "Messages 601 – 800 of 1,000" in page
+    assert f"/c/{session.id}?from=601" in page
+    assert f"/c/{session.id}?from=701" in page
+    assert "Messages 651 – 700 of 1,000" in page
+    assert client.get(f"/c/{session.id}?from=651&to=999").text.count("<article") == BATCH
     assert client.get(f"/c/{session.id}?from=99999").text.count("<article") == 0
 
 
@@ -248,10 +253,15 @@ def test_the_cache_forgets() -> None:
     now = [0.0]
     cache, made = Cache(lambda: now[0]), []
     for _ in range(3):
-        assert cache.get(("a",), lambda: made.append(1) or "x") == "x"  # type: ignore[func-returns-value]
+        assert cache.get(("a",), 1, lambda: made.append(1) or "x") == "x"  # type: ignore[func-returns-value]
     now[0] += FRESH + 1
-    cache.get(("b",), lambda: "y")
+    cache.get(("b",), 1, lambda: "y")
     assert (len(made), len(cache)) == (1, 1)
+    assert cache.get(("b",), 2, lambda: "redacted") == "redacted"
+    assert (len(cache), cache.get(("b",), 2, lambda: "z")) == (1, "redacted")
+    cache.get(("c",), 1, lambda: "y")
+    cache.forget("b")
+    assert len(cache) == 1
     cache.clear()
     assert len(cache) == 0
 
@@ -333,3 +343,24 @@ def test_names_while_typing_hide_nothing(client: Client, store: clew.Store) -> N
     (row,) = client.get("/conversations.json?typing=1&title=cod").json["conversations"]
     assert row == {"id": session.id, "title": "evil\\u202ecod.exe"}
     assert client.get("/search.json?q=zebra").json["conversations"][0]["title"] == session.title
+
+
+@pytest.mark.parametrize("provider", sorted({provider for provider, *_ in EXAMPLES}))
+def test_conversations_of_frameworks(client: Client, store: clew.Store, provider: str) -> None:
+    """The page shows the messages, tool calls and results of each agent framework."""
+    said = [(data, blocks) for name, data, _, blocks in EXAMPLES if name == provider]
+    one = store.sessions.create(title="Trip")
+    one.append([Native(provider, json.dumps(data).encode()) for data, _ in said])
+    page = _letters(html.unescape(re.sub("<[^>]+>", "", client.get(f"/c/{one.id}").text)))
+    for block in (block for _, found in said for block in found):
+        if isinstance(block, clew.ToolCall):
+            assert "weather" in page
+            assert "Turin" in page
+        elif isinstance(block, clew.Text):
+            assert _letters(block.text) in page
+        elif isinstance(block, clew.ToolResult):
+            assert all(_letters(part.text) in page for part in block.content if isinstance(part, clew.Text))
+
+
+def _letters(text: str) -> str:
+    return "".join(text.split())

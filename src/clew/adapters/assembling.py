@@ -17,7 +17,7 @@ from clew.adapters.keyed import Keyed
 from clew.backends import InsertPoint, RefRow, Tx
 from clew.base import ids
 from clew.base.messages import Block, Media, Native, Text, Thinking, ToolCall, ToolResult
-from clew.engine.engine import Draft
+from clew.engine.engine import Draft, Engine
 from clew.providers.neutral import neutral
 from clew.sources.titles import from_prompt
 from clew.store.session_table import SESSION
@@ -103,7 +103,7 @@ class Assembler:
             row = self._session_at(tx, point)
         if row is None:
             names = ("call", new[0].id.hex()) if call.conversation is None else ("conversation", call.conversation)
-            row = keyed.ensure(tx, *names, title=_title(chain), model=call.model, at=point)
+            row = keyed.ensure(tx, *names, title=_title(keyed.engine, chain), model=call.model, at=point)
         place(keyed, tx, row, above, [self._draft(link) for link in new])
         return row
 
@@ -152,9 +152,9 @@ def _parts(blocks: Sequence[Block]) -> Iterator[Any]:
         yield text
 
 
-def _title(chain: Sequence[_Link]) -> str | None:
+def _title(engine: Engine, chain: Sequence[_Link]) -> str | None:
     for link in chain:
-        seen = neutral(link.message)
+        seen = neutral(engine.redacted_message(link.message))
         if seen.role == "user":
             return from_prompt(seen.text)
     return None

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from clew.adapters.keyed import Keyed
-from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, InsertPoint, RefRow, Tx
+from clew.backends import MAX_SEQ, SEQ_BITS, InsertPoint, RefRow, Tx
 from clew.base import ids
-from clew.engine import paths
-from clew.engine.append import append_chain
+from clew.engine import deletion, paths
 from clew.engine.engine import Draft
-from clew.engine.node import Node, node_row
+from clew.engine.node import Node, microseconds
 from clew.engine.refs import BRANCH
 from clew.errors import NotFound
 
@@ -24,8 +25,11 @@ _LAST = (1 << 63) - 1
 def place(keyed: Keyed, tx: Tx, row: RefRow, after: bytes | None, drafts: Sequence[Draft]) -> list[Node]:
     """Stores `drafts` after a message of the tree, or as a root, and moves the head of a ref to the last of them.
 
-    Without drafts the head moves to that message, or before the first. NotFound if the message is not in the tree.
+    Without drafts the head moves to that message, or before the first. NotFound if the message is not in the tree, and
+    if the ref was deleted or is in the trash.
     """
+    if after is not None and drafts and (done := keyed.refs.append_next(tx, row, after, drafts)) is not None:
+        return done.nodes
     state = keyed.refs.head_state(tx, row)
     point = InsertPoint(state.tree) if after is None else tx.insert_point(after)
     if point is None or point.tree != state.tree:
@@ -35,12 +39,38 @@ def place(keyed: Keyed, tx: Tx, row: RefRow, after: bytes | None, drafts: Sequen
         _leave(keyed, tx, row, state.insert_point)
     if drafts:
         keyed.refs.ensure_sound(tx, point.pos)
-        nodes = append_chain(keyed.engine, tx, point, drafts)
-        last = node_row(nodes[-1])
-        keyed.refs.move(tx, row.ref, state, last[POS], last[ID])
+        nodes = keyed.refs.append_at(tx, row, state, point, drafts).nodes
     elif state.id != point.id:
         keyed.refs.move(tx, row.ref, state, point.pos, point.id)
     return nodes
+
+
+def replace(keyed: Keyed, tx: Tx, row: RefRow, node: Node, drafts: Sequence[Draft]) -> None:
+    """Replaces a message of a session by others, or removes it. It stays as a branch only if the session is on hold.
+
+    The messages after it are stored again, under their ids unless these are still in use.
+    """
+    state = keyed.refs.head_state(tx, row)
+    path = [] if state.pos is None else paths.whole(keyed.engine, tx, state.pos)
+    at = next(number for number, one in enumerate(path) if one.id == node.id)
+    later = [keyed.engine.draft(one.said, one.id, microseconds(one.created_at)) for one in path[at + 1 :]]
+    chain = [*drafts, *later]
+    above = None if node.parent_id is None else ids.parse(node.parent_id)
+    branches = {one.ref for one in tx.refs_owned(row.ref) if one.kind == BRANCH}
+    place(keyed, tx, row, above, [])
+    hashes = [keyed.engine.blob_hash(state.tree, digest) for draft in chain for digest in draft.encoded.blobs]
+    attached = [blob.blob for hash in hashes if (blob := tx.blobs.blob(state.tree, hash)) is not None]
+    tx.blobs.add_uses(_LAST, attached)  # or they would be deleted with the messages
+    for one in tx.refs_owned(row.ref):
+        if one.kind == BRANCH and one.ref not in branches and not row.hold:
+            deletion.delete_ref(keyed.engine, tx, one)
+    place(keyed, tx, row, above, [_fresh(keyed, tx, draft) for draft in chain])
+    tx.blobs.delete_uses(_LAST, _LAST)
+
+
+def _fresh(keyed: Keyed, tx: Tx, draft: Draft) -> Draft:
+    """A draft, under another id if its own is in use."""
+    return draft if tx.node(draft.id) is None else msgspec.structs.replace(draft, id=keyed.engine.new_id())
 
 
 def _is_above(tx: Tx, pos: int, leaf: int | None) -> bool:

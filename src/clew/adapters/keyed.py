@@ -2,7 +2,7 @@
 
 A key, such as a thread id, or an app, a user and a session, becomes the id of a session by a keyed hash. So a look-up
 is one indexed read, and the id reveals nothing. The session's free data says which framework it belongs to, and under
-which key, like that of an imported session.
+which key, like that of an imported session. A session that was imported from the framework's own store is found, too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from clew.base import ids
 from clew.engine.refs import Refs
 from clew.engine.session_data import SessionData, label_set
 from clew.errors import Conflict, Invalid
-from clew.sources.importer import SOURCE
+from clew.sources.writing import SOURCE, session_id
 from clew.store.parts import Parts
 from clew.store.session import Session
 from clew.store.session_table import SESSION, SUBAGENT
@@ -59,7 +59,7 @@ class Keyed:
 
     def row(self, tx: Tx, *names: str, kind: str = SESSION) -> RefRow | None:
         """The row of a session; None if there is none, or if it is in the trash."""
-        row = tx.ref(self.engine.workspace, kind, self.key(*names))
+        row = self.find_row(tx, *names, kind=kind)
         return None if row is None or row.trashed_at is not None else row
 
     def find(self, *names: str) -> Session | None:
@@ -84,7 +84,7 @@ class Keyed:
         `about` goes into its free data. With `agent` it is the trace of a subagent.
         """
         kind = SESSION if agent is None else SUBAGENT
-        found = tx.ref(self.engine.workspace, kind, self.key(*names))
+        found = self.find_row(tx, *names, kind=kind)
         if found is not None:
             if found.trashed_at is not None:
                 raise Conflict(
@@ -100,6 +100,19 @@ class Keyed:
         origin = (self.parts.table.data(row).extra or {}).get(SOURCE)
         return isinstance(origin, dict) and origin.get("tool") == self.tool
 
+    def find_row(self, tx: Tx, *names: str, kind: str = SESSION) -> RefRow | None:
+        """The row of a session, in the trash or not; else that of an import of the framework's own store."""
+        row = tx.ref(self.engine.workspace, kind, self.key(*names))
+        if row is not None:
+            return row
+        imported = "/".join(names)
+        row = tx.ref(self.engine.workspace, kind, ids.parse(session_id(self.tool, imported)))
+        if row is None:
+            return None
+        origin = (self.parts.table.data(row).extra or {}).get(SOURCE)
+        is_same = isinstance(origin, dict) and (origin.get("tool"), origin.get("id")) == (self.tool, imported)
+        return row if is_same else None
+
     def labelled(self, label: str) -> Iterator[Session]:
         """The sessions with a label, last active first."""
         return iter(self.store.sessions.list(label=label, limit=200, include_expired=True).all())
@@ -109,7 +122,7 @@ class Keyed:
 
         Conflict if it is held.
         """
-        row = self.parts.table.get(SESSION, self.key(*names))
+        row = self.engine.read(lambda tx: self.find_row(tx, *names))
         if row is not None:
             self.purge_session(Session(self.parts, row))
         return row is not None

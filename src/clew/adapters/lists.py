@@ -13,12 +13,13 @@ import msgspec
 
 from clew.adapters.chains import place
 from clew.adapters.keyed import Keyed
+from clew.adapters.natives import native_message
 from clew.backends import ID, POS, RefRow, Tx
 from clew.base import ids
 from clew.base.messages import Native
 from clew.engine import paths
 from clew.engine.node import Node, node_row
-from clew.errors import Corrupted, NotFound
+from clew.errors import NotFound
 
 
 class Slice(msgspec.Struct, frozen=True, array_like=True):
@@ -52,10 +53,7 @@ def store_list(keyed: Keyed, tx: Tx, row: RefRow, before: Slice, messages: Seque
 
 def raw_message(node: Node) -> bytes:
     """The JSON of a message, as the framework wrote it. Corrupted if it is not one of a framework."""
-    said = node.said
-    if not isinstance(said, Native):
-        raise Corrupted(f"message {node.id}", "it is not a message of a framework")
-    return said.raw
+    return native_message(node).raw
 
 
 def _overlap(old: Sequence[bytes], new: Sequence[bytes]) -> tuple[int, int]:

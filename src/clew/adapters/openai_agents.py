@@ -16,18 +16,22 @@ from agents.memory.session_settings import coerce_session_settings
 
 from clew.adapters.chains import place
 from clew.adapters.keyed import Adapter, Keyed, Target, unchanged
+from clew.adapters.natives import native_message
 from clew.adapters.threads import in_thread
 from clew.adapters.versions import check_version
 from clew.backends import RefRow, Tx
 from clew.base import ids
-from clew.base.messages import Native
+from clew.base.messages import Message, Native
 from clew.engine import paths
+from clew.engine.engine import Draft
 from clew.engine.node import Node
-from clew.errors import Corrupted, NotFound
+from clew.errors import NotFound
 from clew.store.session import Session
 
 TOOL = "openai-agents"
 PROVIDER = "openai-responses"
+_SEEN = {role: Message(role) for role in ("user", "assistant", "system")}
+_parse = msgspec.json.Decoder().decode
 
 
 class ClewSession(Adapter):
@@ -51,7 +55,7 @@ class ClewSession(Adapter):
         )
         self._keyed = Keyed(target, TOOL, options)
         unchanged(self._keyed)
-        self._session: Session | None = None
+        self._row: RefRow | None = None
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """The items, or the latest ones, in the order they were added."""
@@ -62,7 +66,7 @@ class ClewSession(Adapter):
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Adds items, all or none."""
         if items:
-            await in_thread(self._add, [Native(PROVIDER, _encode(item)) for item in items])
+            await in_thread(self._add, [self._draft(item) for item in items])
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Removes the latest item and returns it; None if there is none. It stays as a branch."""
@@ -74,34 +78,35 @@ class ClewSession(Adapter):
 
     async def purge(self) -> None:
         """Deletes the session and its branches, and clears every trace of them. Conflict if it is on hold."""
-        self._session = None
+        self._row = None
         await in_thread(self._keyed.purge, self.session_id)
 
     # -- on a thread
 
     def _get(self, limit: int | None) -> list[TResponseInputItem]:
         last = None if limit is None else max(0, limit)
-        found = self._session
-        if found is not None:
+        if self._row is not None:
             try:
-                return [_decode(node) for node in found.path(last=last)]
+                return [_decode(node) for node in Session(self._keyed.parts, self._row).path(last=last)]
             except NotFound:  # deleted since this object found it
-                self._session = None
+                self._row = None
         found = self._keyed.find(self.session_id)
         return [] if found is None else [_decode(node) for node in found.path(last=last)]
 
-    def _add(self, items: list[Native]) -> None:
+    def _add(self, drafts: list[Draft]) -> None:
         try:
-            self._ensure_session().append(items)
+            self._keyed.refs.append(self._ensure_row(), drafts)
         except NotFound:  # deleted since this object found it
-            self._session = None
-            self._ensure_session().append(items)
+            self._row = None
+            self._keyed.refs.append(self._ensure_row(), drafts)
 
-    def _ensure_session(self) -> Session:
-        if self._session is None:
-            row = self._keyed.refs.write_one(lambda tx: self._keyed.ensure(tx, self.session_id))
-            self._session = Session(self._keyed.parts, row)
-        return self._session
+    def _draft(self, item: TResponseInputItem) -> Draft:
+        return self._keyed.engine.draft(Native(PROVIDER, _encode(item)), seen=_seen(item))
+
+    def _ensure_row(self) -> RefRow:
+        if self._row is None:
+            self._row = self._keyed.refs.write_one(lambda tx: self._keyed.ensure(tx, self.session_id))
+        return self._row
 
     def _pop(self) -> TResponseInputItem | None:
         def work(tx: Tx) -> Node | None:
@@ -125,6 +130,14 @@ class ClewSession(Adapter):
         self._keyed.engine.write(work)
 
 
+def _seen(item: Any) -> Message | None:
+    """The role of a plain message, as its view has it; None if this takes a closer look."""
+    if type(item.get("content")) is not str or "usage" in item or item.get("type", "message") != "message":
+        return None
+    role = item.get("role")
+    return _SEEN.get(role) if isinstance(role, str) else None
+
+
 def _encode(item: TResponseInputItem) -> bytes:
     try:
         return msgspec.json.encode(item)
@@ -133,11 +146,9 @@ def _encode(item: TResponseInputItem) -> bytes:
 
 
 def _decode(node: Node) -> TResponseInputItem:
-    said = node.said
-    if not isinstance(said, Native):
-        raise Corrupted(f"message {node.id}", "it is not an item of the OpenAI Agents SDK")
+    raw = native_message(node).raw
     try:
-        item = msgspec.json.decode(said.raw)
+        item = _parse(raw)
     except (msgspec.DecodeError, UnicodeDecodeError):  # half of a character, or a number that is not in JSON
-        item = json.loads(said.raw)
+        item = json.loads(raw)
     return cast("TResponseInputItem", item)

@@ -21,6 +21,7 @@ from pydantic_ai.messages import ModelMessagesTypeAdapter
 
 from clew.adapters.chains import place
 from clew.adapters.keyed import Adapter, Keyed, Target, unchanged
+from clew.adapters.natives import native_message
 from clew.adapters.threads import in_thread
 from clew.adapters.versions import check_version
 from clew.backends import ID, POS, InsertPoint, RefRow, Tx
@@ -30,7 +31,7 @@ from clew.engine import paths
 from clew.engine.append import append_chain
 from clew.engine.node import Node, node_row
 from clew.engine.session_data import SessionData, label_set
-from clew.errors import Conflict, Corrupted
+from clew.errors import Conflict
 from clew.sources.importer import SOURCE
 from clew.store.session_table import SESSION
 
@@ -191,7 +192,8 @@ class ClewConversationStore(Adapter, ConversationStore):
         else:
             row = keyed.refs.change(tx, row, payload, look=look)
             place(keyed, tx, row, None if head is None else head.id, [])
-        tx.set_labels(row.ref, hashes)
+        if labels != before.labels:
+            tx.set_labels(row.ref, hashes)
         return keyed.refs.get(tx, SESSION, row.key)
 
 
@@ -202,9 +204,7 @@ def _native(entry: ConversationEntry) -> Native:
 
 
 def _entry(node: Node) -> ConversationEntry:
-    said = node.said
-    if not isinstance(said, Native):
-        raise Corrupted(f"message {node.id}", "it is not an entry of Pydantic AI")
+    said = native_message(node)
     (message,) = ModelMessagesTypeAdapter.validate_json(b"[" + said.raw + b"]")
     links = (said.extra or {}).get(_LINKS, {})
     return ConversationEntry(

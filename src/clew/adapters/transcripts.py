@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -12,7 +12,7 @@ from clew.backends import MAX_SEQ, RefRow
 from clew.errors import Conflict
 from clew.sources.claude_code import NAME, TranscriptReader
 from clew.sources.claude_code_files import Place
-from clew.sources.contract import About, Entry, Skip
+from clew.sources.contract import About, Entry, Part, Skip
 from clew.sources.conversation import ConversationImport
 from clew.sources.layout import FileName, records
 from clew.store.parts import Parts
@@ -62,7 +62,7 @@ class MirroredTranscript:
                 uuid = json.loads(data).get("uuid")
                 if isinstance(uuid, str):
                     self._uuids.add(uuid)
-                self._reader.line(self._count, data if data.endswith(b"\n") else data + b"\n")
+                self._tell(self._reader.line(self._count, data if data.endswith(b"\n") else data + b"\n"))
             self._seen = length
 
     def append(self, entries: Sequence[T]) -> list[T]:
@@ -79,10 +79,7 @@ class MirroredTranscript:
             self._take(_encode(entry) + b"\n")
         if not fresh:
             return []
-        for about in (*self._reader.told, *self._reader.end()):
-            if isinstance(about, About) and about.conversation == self._name:
-                self._import.tell(about)
-        self._reader.told.clear()
+        self._tell(self._reader.end())
         self._import.prepare({})
         if self._import.trashed:
             raise Conflict(f"session {self._import.id} is in the trash", hint="Restore it or purge it, then try again.")
@@ -95,13 +92,20 @@ class MirroredTranscript:
 
     def _take(self, data: bytes) -> None:
         """Adds an entry. One of another conversation, or one that cannot be read, is a record of this one."""
-        part = self._reader.line(self._count, data)
+        *facts, part = self._reader.line(self._count, data)
+        self._tell(facts)
         if isinstance(part, Entry) and part.conversation == self._name:
             self._import.take(self._count, part)
         else:
             key = part.key if isinstance(part, Entry) else f"line {self._count}"
             note = part.why if isinstance(part, Skip) else None
             self._import.take(self._count, Entry(conversation=self._name, raw=data, key=key, note=note))
+
+    def _tell(self, parts: Iterable[Part]) -> None:
+        """Takes the facts about this conversation."""
+        for part in parts:
+            if isinstance(part, About) and part.conversation == self._name:
+                self._import.tell(part)
 
     def _length(self, row: RefRow) -> int:
         return self._parts.engine.read(lambda tx: tx.log_next(row.ref)) & MAX_SEQ

@@ -19,4 +19,4 @@ def check_version(package: str, first: str, before: str) -> None:
 
 
 def _parts(text: str) -> tuple[int, ...]:
-    return tuple(int("".join(digit for digit in part if digit.isdigit()) or 0) for part in text.split("."))
+    return tuple(int("".join(digit for digit in part if digit.isdecimal()) or 0) for part in text.split("."))

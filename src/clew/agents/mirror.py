@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
@@ -32,13 +31,14 @@ from clew.agents import checkpoint_files, metadata, serial
 from clew.agents import mirror_files as folder
 from clew.agents.memory import LIMIT, Memory, projects
 from clew.agents.metadata import SessionMetadata
+from clew.agents.mirror_thread import Updates
 from clew.agents.transcript import Transcript
 from clew.backends import POS
 from clew.base import files
 from clew.engine import mirrors, paths
 from clew.engine.mirrors import CHECKPOINTS, FILES, FORMAT, LOCK, MARKER, MESSAGES, METADATA, PART, SESSIONS, TRANSCRIPT
 from clew.engine.node import Node, node_row
-from clew.errors import ClewError, Corrupted, Invalid, NotFound
+from clew.errors import ClewError, Closed, Corrupted, Invalid, NotFound, Unavailable
 from clew.store.parts import Parts
 from clew.store.session import Session
 from clew.store.store import Store
@@ -93,13 +93,10 @@ class Mirror:
         for other processes.
         """
         self.root = os.path.abspath(os.fspath(root))
-        self.error: ClewError | None = None
-        """Why the mirror is behind the store; None if it is current."""
         self._store = store
         self._clear = clear
         self._patience = patience
-        self._behind: dict[tuple[Callable[[str], None], str], None] = {}
-        self._guard = threading.Lock()
+        self._updates = Updates()
         self._check_allowed()
         self._make()
 
@@ -110,10 +107,17 @@ class Mirror:
 
     # -- keeping up
 
+    @property
+    def error(self) -> ClewError | None:
+        """Why the mirror is behind the store; None if it is current. Waits for the updates that were begun before."""
+        self._wait()
+        return self._updates.error
+
     def soon(self, session_id: str) -> None:
-        """Updates a session's files, after this thread's current transaction if there is one.
+        """Updates a session's files on another thread, after this thread's current transaction if there is one.
 
         Never raises, because the data is stored. `error` says why the mirror is behind; the next call tries again.
+        `flush` waits for the files, and so does the end of the program.
         """
         self._later(self.sync, session_id)
 
@@ -123,21 +127,11 @@ class Mirror:
 
     def flush(self) -> None:
         """Updates everything that is behind, or the whole mirror if the folder was removed. Raises if it cannot."""
+        self._in_transaction()  # Closed in a forked child, which has no thread to wait for
         if not os.path.isdir(self.root):
             self._make()
             self.rebuild()
-        with self._guard:
-            waiting = list(self._behind)
-        for task in waiting:
-            step, name = task
-            try:
-                step(name)
-            except ClewError as error:
-                self.error = error
-                raise
-            with self._guard:
-                self._behind.pop(task, None)
-        self.error = None
+        self._updates.run()
 
     def sync(self, session_id: str) -> None:
         """Updates a session's files, or removes them if the session is gone. Durable when this returns."""
@@ -161,13 +155,12 @@ class Mirror:
             remembered = projects(Parts.of(self._store).engine, Parts.of(self._store).refs)
             for project in remembered:
                 self._remember(project)
-        with self._guard:
-            self._behind.clear()
-        self.error = None
+            self._updates.clear()
         return MirrorReport(len(written) - len(failures), len(remembered), len(gone), tuple(failures))
 
     def size(self, session_ids: Iterable[str]) -> int:
         """Total size of these sessions' files; 0 if the folder cannot be reached."""
+        self._wait()
         try:
             projects = [os.path.join(self.root, project, SESSIONS) for project in os.listdir(self.root)]
         except OSError:
@@ -196,17 +189,28 @@ class Mirror:
     # -- inside
 
     def _later(self, step: Callable[[str], None], name: str) -> None:
-        with self._guard:
-            self._behind[step, name] = None
-        if not Parts.of(self._store).engine.backend.in_transaction():
-            with suppress(ClewError):
-                self.flush()
+        self._updates.add((step, name), in_transaction=self._in_transaction())
+
+    def _wait(self) -> None:
+        with suppress(Closed):
+            if not self._in_transaction():  # the thread may be waiting for its end
+                self._updates.wait()
+
+    def _in_transaction(self) -> bool:
+        return Parts.of(self._store).engine.backend.in_transaction()
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
         self._check_allowed()
-        with self._translate_errors(self.root), files.lock(os.path.join(self.root, LOCK), self._patience):
-            yield
+        if not self._updates.running.acquire(timeout=self._patience):
+            raise Unavailable(
+                f"another thread has been updating {self.root} for {self._patience:g} s", hint="Wait for it."
+            )
+        try:
+            with self._translate_errors(self.root), files.lock(os.path.join(self.root, LOCK), self._patience):
+                yield
+        finally:
+            self._updates.running.release()
 
     @contextmanager
     def _translate_errors(self, path: str) -> Iterator[None]:

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from clew.backends.problems import Problem
-from clew.backends.rows import State
+from clew.backends.rows import HeadState, Move, NodeRow, State
 from clew.backends.tables import Table
 from clew.backends.tx import Tx
 from clew.backends.work import Call
@@ -211,6 +211,17 @@ class Backend(Maintenance, Protocol):
         and its outcome is unknown, `settle` reads the store and returns the result if the work was stored, else None.
         `settle` is also called for work that never began, so it must not mistake rows of other callers for its own.
         Without `settle` the caller gets the error.
+        """
+
+    @property
+    def extendable(self) -> int:
+        """The ref of the last write, if that was an append and `extend` can repeat it; 0 inside a transaction."""
+
+    def extend(self, ref: int, seen: HeadState, move: Move, row: NodeRow) -> bool:
+        """A `write` of one node and of its ref, whose rank does not change: `Tx.advance` and `Tx.add_nodes`.
+
+        False, and nothing is stored, unless the last write of any process was an append to this ref, and `seen` is the
+        state after it. False also after a failed commit: `write` then finds out what was stored.
         """
 
     def batch(self, calls: Sequence[Call]) -> None:

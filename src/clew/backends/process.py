@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
-from clew.backends import Backend, Job, Loader, Partitions, State, Tenants, Tx, Words
+from clew.backends import Backend, HeadState, Job, Loader, Move, NodeRow, Partitions, State, Tenants, Tx, Words
 from clew.errors import Closed, Invalid, SchemaTooNew, Unavailable
 
 TxT = TypeVar("TxT")
@@ -62,6 +62,13 @@ class OpenBackend(ABC, Generic[TxT]):
     @property
     def words(self) -> Words | None:
         return None
+
+    @property
+    def extendable(self) -> int:
+        return 0
+
+    def extend(self, ref: int, seen: HeadState, move: Move, row: NodeRow) -> bool:
+        return False
 
     def scratch_copy(self) -> Backend | None:
         return None

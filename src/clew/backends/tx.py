@@ -204,13 +204,6 @@ class Tx(Protocol):
         its run, the epoch, or `top`, the highest rank of its kind.
         """
 
-    def extend(self, ref: int, seen: HeadState, move: Move, row: NodeRow) -> bool:
-        """`advance` and `add_nodes` for one node, if the last write to the store was such an append to the same ref.
-
-        Changes nothing and returns False if it was not, or if the backend cannot tell: then use `advance`. The rank
-        must not change.
-        """
-
     def delete_ref(self, ref: int) -> None:
         """Deletes a ref, its labels, its log, and the blobs that nothing else uses."""
 

@@ -248,19 +248,24 @@ class Engine:
         of a native message, for a caller that has read its JSON already.
         """
         encoded = encode(said, seen)
-        if self.rules is not None and not stored:
-            with loading:
-                from clew import redaction
-
-            redacted = redaction.redact(said, self.rules, token=self.token).said
-            if redacted is not said:
-                encoded = encode(redacted)
+        redacted = said if stored else self.redacted_message(said)
+        if redacted is not said:
+            encoded = encode(redacted)
         if len(encoded.payload) > self.max_body:
             raise Invalid(
                 f"the message has {len(encoded.payload):,} bytes, the limit is {self.max_body:,}",
                 hint="Keep large content as a blob, or open the store with a larger max_body.",
             )
         return Draft(self.fresh_id(id), encoded, self.clock() if created_at is None else created_at)
+
+    def redacted_message(self, said: AnyMessage) -> AnyMessage:
+        """A message after redaction: the very same if nothing is found."""
+        if self.rules is None:
+            return said
+        with loading:
+            from clew import redaction
+
+        return redaction.redact(said, self.rules, token=self.token).said
 
     def redacted(self, data: bytes, *, own: bool = False) -> bytes:
         """`data`, JSON or text, after redaction; `own` if it is JSON that clew wrote."""

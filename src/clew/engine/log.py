@@ -94,9 +94,12 @@ class Log:
         if stored is not None:
             return stored
         now = self._engine.clock()
-        return self._add(tx, here, [(id, now, data) for id, data in entries])
+        first = self._add(tx, here, [(id, now, data) for id, data in entries])
+        at = moment(now)
+        return [Entry(number, ids.text(id), at, data) for number, (id, data) in enumerate(entries, first)]
 
-    def _add(self, tx: Tx, ref: RefRow, entries: Sequence[tuple[bytes, int, bytes]]) -> list[Entry]:
+    def _add(self, tx: Tx, ref: RefRow, entries: Sequence[tuple[bytes, int, bytes]]) -> int:
+        """Adds entries, and returns the number of the first."""
         pos, box = tx.log_next(ref.ref), self._box(ensure_data_key(self._engine, tx, ref))
         if (pos & MAX_SEQ) + len(entries) > MAX_SEQ:
             raise Invalid(f"the log is full: it holds at most {MAX_SEQ:,} entries")
@@ -105,7 +108,7 @@ class Log:
             for at, (id, time, data) in enumerate(entries, pos)
         ]
         tx.add_log(rows)
-        return [self._entry(row, box) for row in rows]
+        return pos & MAX_SEQ
 
     def _find_existing(self, tx: Tx, ref: RefRow, entries: list[tuple[bytes, bytes]]) -> list[Entry] | None:
         rows = [tx.log_by_id(id) for id, _ in entries]
@@ -140,6 +143,6 @@ def append_in(log: Log, tx: Tx, ref: RefRow, entries: list[tuple[bytes, bytes]])
     return log._append(tx, ref, entries)
 
 
-def add_entries(log: Log, tx: Tx, ref: RefRow, entries: Sequence[tuple[bytes, int, bytes]]) -> list[Entry]:
-    """Adds entries that were written elsewhere, as a step of the caller's transaction: ids, times and data."""
-    return log._add(tx, ref, entries)
+def add_entries(log: Log, tx: Tx, ref: RefRow, entries: Sequence[tuple[bytes, int, bytes]]) -> None:
+    """Adds entries with new ids as a step of the caller's transaction, which has read `ref`: ids, times and data."""
+    log._add(tx, ref, entries)

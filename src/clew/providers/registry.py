@@ -113,6 +113,7 @@ HISTORIES = (
     "strands",
     "agent-framework",
     "llama-index",
+    "chainlit",
 )
 """Formats of other programs' histories, and of agent frameworks; each has a module in ``histories``."""
 

@@ -18,7 +18,6 @@ from clew.sources.items import Item
 from clew.sources.pieces import element_bytes, field_bytes
 from clew.sources.rows import row_bytes
 from clew.sources.sqlite import look_up, open_database, scan, tables, tables_of
-from clew.sources.titles import first_prompt
 from clew.sources.values import digest, object_or_empty, when
 
 NAME = "agno"
@@ -98,7 +97,7 @@ class _Session:
         run = object_or_empty(raw)
         above, own = as_text(run.get("parent_run_id")), as_text(run.get("run_id")) or digest(raw)
         name = self._name if above is None else f"{self._name}/{own}"
-        about = self._about.setdefault(name, {"agent": None, "owner": None, "title": None, "model": None})
+        about = self._about.setdefault(name, {"agent": None, "owner": None, "model": None})
         about["model"] = as_text(run.get("model")) or about["model"]
         if above is not None:
             about |= {"agent": as_text(run.get("agent_id")) or "member", "owner": self._name}
@@ -123,8 +122,6 @@ class _Session:
         usage = {side: count for side, count in counts.items() if type(count) is int}
         extra = {**({"usage": usage} if usage else {}), **({"model": model} if model else {})}
         said = Native(PROVIDER, raw, extra=extra if message.get("role") == "assistant" and extra else None)
-        about = self._about[name]
-        about["title"] = about["title"] or first_prompt(said)
         id, above = derived_id(NAME, name, key), self._above.get(name)
         self._above[name] = id
         self._bodies.setdefault(name, {})[id] = raw
@@ -136,7 +133,6 @@ class _Session:
         for name, about in self._about.items():
             yield About(
                 conversation=name,
-                title=about["title"] or name,
                 model=about["model"],
                 head=self._above.get(name),
                 agent=about["agent"],

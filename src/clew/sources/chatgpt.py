@@ -7,13 +7,13 @@ Pictures, recordings and documents are looked for in the archive, or beside the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import msgspec
 
-from clew.base.messages import Native, texts
+from clew.base.messages import Native
 from clew.providers.histories import chatgpt as view
 from clew.providers.json_values import as_dict, as_list, as_text
 from clew.sources.contract import About, Attachment, Entry, Home, Part, Skip, derived_id, moment
@@ -21,7 +21,6 @@ from clew.sources.export_files import ExportFiles, file_id
 from clew.sources.frames import FRAME, frame
 from clew.sources.items import Item
 from clew.sources.json_array import read_elements
-from clew.sources.titles import from_prompt
 from clew.sources.trees import nearest, parent_fault, parents_first
 
 NAME = "chatgpt"
@@ -83,7 +82,7 @@ def _conversation(files: ExportFiles, number: int, raw: bytes) -> Iterator[Part]
     order = [key for key in parents_first(parents) if key in bodies]
     yield About(
         conversation=name,
-        title=_text(facts.get("title")) or _first_prompt(_object(bodies[key]) for key in order),
+        title=_text(facts.get("title")),
         model=_text(facts.get("default_model_slug")),
         head=ids.get(nearest(current, parents, bodies) or "") if isinstance(current, str) else None,
     )
@@ -111,16 +110,6 @@ def _conversation(files: ExportFiles, number: int, raw: bytes) -> Iterator[Part]
 
 
 _FACTS = ("conversation_id", "id", "title", "create_time", "update_time", "current_node", "default_model_slug")
-
-
-def _first_prompt(messages: Iterable[dict[str, Any]]) -> str | None:
-    """The beginning of the first thing that the user said."""
-    for message in messages:
-        if view.role(message) == "user":
-            title = from_prompt("\n".join(texts(view.blocks(message))))
-            if title is not None:
-                return title
-    return None
 
 
 def _attachments(files: ExportFiles, message: dict[str, Any]) -> Iterator[Attachment]:

@@ -12,13 +12,11 @@ from typing import Any
 
 import msgspec
 
-from clew.base.messages import Native, texts
-from clew.providers.histories import claude_ai as view
+from clew.base.messages import Native
 from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id, moment, uuid_or_none
 from clew.sources.frames import FRAME, frame
 from clew.sources.items import Item
 from clew.sources.json_array import read_elements
-from clew.sources.titles import from_prompt
 from clew.sources.trees import parent_fault, parents_first
 
 NAME = "claude-ai"
@@ -64,7 +62,6 @@ def _conversation(number: int, raw: bytes) -> Iterator[Part]:
         yield Skip(number, "the entry is not a conversation: it has no uuid or no messages")
         return
     messages: dict[str, bytes] = {}
-    prompt: str | None = None
     parents: dict[str, str | None] = {}
     times: dict[str, datetime | None] = {}
     before: str | None = None
@@ -77,14 +74,12 @@ def _conversation(number: int, raw: bytes) -> Iterator[Part]:
         messages[key] = bytes(part)
         parents[key] = (None if above == ROOT else above) if isinstance(above, str) else before
         times[key] = moment(about.get("created_at"))
-        if prompt is None and about.get("sender") == "human":
-            prompt = from_prompt("\n".join(texts(view.blocks(about))))
         before = key
     ids = {key: uuid_or_none(key) or derived_id(NAME, name, key) for key in messages}
     leaf = facts.get("current_leaf_message_uuid")
     yield About(
         conversation=name,
-        title=_text(facts.get("name")) or prompt,
+        title=_text(facts.get("name")),
         model=_text(facts.get("model")),
         head=ids.get(leaf) if isinstance(leaf, str) else None,
     )

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -39,8 +39,6 @@ from clew.sources.claude_code_lines import (
 from clew.sources.claude_code_titles import Titles
 from clew.sources.contract import (
     ENVELOPE,
-    LARGE,
-    PAUSE,
     About,
     Entry,
     Home,
@@ -51,8 +49,9 @@ from clew.sources.contract import (
     moment,
     uuid_or_none,
 )
+from clew.sources.growing import read_growing
 from clew.sources.items import Item
-from clew.sources.lines import LONGEST, read_lines
+from clew.sources.values import without_surrogates
 
 NAME = "claude-code"
 SYNTHETIC = "<synthetic>"
@@ -108,7 +107,7 @@ class ClaudeCode:
         lines = head.split(b"\n")
         for line in lines[:20]:
             try:
-                fields = fields_of(line)
+                fields = fields_of(without_surrogates(line))
             except (msgspec.MsgspecError, RecursionError):
                 continue
             if "sessionId" in fields and "type" in fields and ("parentUuid" in fields or "leafUuid" in fields):
@@ -131,33 +130,14 @@ class ClaudeCode:
         reader = TranscriptReader(
             where, titles, agent_facts(item) if where.agent is not None else {}, item.member is None
         )
-        offset, last = 0, 0
         with item.open() as file:
-            if mark is not None:
-                reader.resume(mark.state)
-                offset, last = file.seek(mark.offset), mark.line
-            for number, data, size in read_lines(file, last):
-                if data is None and size == 0:
-                    yield PAUSE
-                    continue
-                offset, last = offset + size, number
-                if data is None:
-                    yield Skip(number, f"the line has {size:,} bytes, more than {LONGEST:,}")
-                    continue
-                part = reader.line(number, data)
-                if reader.told:
-                    yield from reader.told
-                    reader.told.clear()
-                if part is not None:
-                    yield part
-        yield from reader.end()
-        if item.member is not None or offset < LARGE:
-            return None
-        return ReadMark(offset=offset, line=last, state=reader.state())
+            return (yield from read_growing(file, reader, mark, marks=item.member is None))
 
 
 class TranscriptReader:
     """One file on its way. Memory grows with the links that are no messages, not with the bytes."""
+
+    is_done = False
 
     def __init__(self, where: Place, titles: dict[str, str], facts: dict[str, str], has_folder: bool) -> None:
         self._agent, self._session, self._owner = where.agent, where.session, where.owner
@@ -177,25 +157,28 @@ class TranscriptReader:
         self._used: dict[str, dict[str, int]] = {}
         self._roots: dict[str, str] = {}
         """For each line of an inline subagent: the uuid of its first line."""
-        self.told: list[About] = []
+        self._told: list[About] = []
+        """Facts that are new."""
         self._about: dict[str, tuple[str | None, ...]] = {}
         self._recent: deque[str] = deque(maxlen=WINDOW)
         """The uuids of the last lines that have one."""
         self._known: set[str] | None = None
         """After a mark: the uuids that are known. None if all of the file was read."""
 
-    def line(self, number: int, data: bytes) -> Entry | Skip | None:
-        """What a line is; facts about its conversation that are new are in `told`. None for an empty line."""
+    def line(self, number: int, data: bytes) -> Sequence[Part]:
+        """What a line is, after facts about its conversation that are new; nothing for an empty line."""
         text = data[:-2] if data.endswith(b"\r\n") else data[:-1]
         if not text or text.isspace():
-            return None
+            return ()
         try:
             line, shape = read_line(text)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            return Skip(number, f"not JSON: {error if isinstance(error, msgspec.MsgspecError) else 'not UTF-8'}")
+        except RecursionError:
+            return (Skip(number, "its JSON is nested too deeply"),)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            return (Skip(number, f"not JSON: {error if isinstance(error, msgspec.MsgspecError) else 'not UTF-8'}"),)
         conversation = self._conversation(line)
         if conversation is None:
-            return Skip(number, "no conversation is named, neither by the line nor by the file")
+            return (Skip(number, "no conversation is named, neither by the line nor by the file"),)
         self._facts(conversation, line)
         if line.custom_title is not None or line.ai_title is not None:
             self._titles.offer(conversation, 0, line.custom_title)
@@ -207,7 +190,11 @@ class TranscriptReader:
             self._titles.meet(conversation, line.uuid)
         elif line.type == "summary" and line.summary is not None:
             self._titles.summary(line.leaf_uuid or "", line.summary)
-        return self._entry(conversation, line, number, data, shape)
+        entry = self._entry(conversation, line, number, data, shape)
+        if not self._told:
+            return (entry,)
+        told, self._told = self._told, []
+        return (*told, entry)
 
     def end(self) -> Iterator[Part]:
         """Titles and models, once all of them were seen."""
@@ -270,9 +257,10 @@ class TranscriptReader:
             return
         self._about[conversation] = facts
         owner, _, agent = conversation.partition("/")
-        self.told.append(
+        self._told.append(
             About(
                 conversation=conversation,
+                prompt="" if before is None else None,
                 cwd=line.cwd,
                 branch=line.git_branch or None,
                 version=line.version,
@@ -287,6 +275,8 @@ class TranscriptReader:
         said = read_message(line.message) if line.type in _MESSAGES and line.message else None
         link, note = self._link(line, said)
         if said is None or id is None:
+            if line.type in _MESSAGES and line.message:
+                note = note or "its message cannot be read"
             if line.uuid is not None:
                 self._links[line.uuid] = link
             named = None
@@ -316,8 +306,10 @@ class TranscriptReader:
         if self._facts_of_agent and (call := self._facts_of_agent.pop("toolUseId", None)):
             extra["called_by"] = call
         is_typed = said.role == "user" and not line.is_meta and not line.is_compact_summary
-        if is_typed and not self._titles.has_title(conversation):
-            self._titles.prompt(conversation, words(line.message))
+        if is_typed and not self._titles.has_prompt(conversation):
+            typed = self._titles.prompt(conversation, words(line.message))
+            if typed is not None:
+                self._told.append(About(conversation=conversation, prompt=typed))
         self._join(id, said)
         return Entry(
             conversation=conversation,

@@ -1,11 +1,11 @@
-"""Titles of Claude Code's conversations: what a person gave, the program's own, a summary, or the first prompt."""
+"""Titles of Claude Code's conversations: what a person gave, the program's own, or a summary; and the first prompt."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-from clew.sources.titles import from_prompt
+from clew.sources.contract import StaleMark
 
 _NOT_TYPED = (
     "<command-", "<local-command-", "<system-reminder>", "<bash-", "<user-memory-input>", "<task-notification>",
@@ -15,35 +15,38 @@ _NOT_TYPED = (
 _GLUED = re.compile(r"\s*<(ide_\w+|system-reminder)>.*?</\1>\s*", re.DOTALL)
 """What an editor puts before a prompt."""
 
-_PROMPT = 3
-"""The rank of a title made from a prompt. Of prompts the first counts, of others the last."""
-
 
 class Titles:
     """The titles that a file offers. `known` are summaries in other files, by the message that they end with."""
 
     def __init__(self, known: dict[str, str]) -> None:
-        self._leaves = dict(known)
-        self._found: dict[str, tuple[int, str]] = {}
+        self._leaves: dict[str, str | None] = dict(known)
+        """The text of each summary; None for one before a mark."""
+        self._found: dict[str, tuple[int, str | None]] = {}
+        """The best title of each conversation and its rank; None for one before a mark, which is stored."""
         self._summed: dict[str, bool] = {}
         """For each summary of this file whose message was not met: whether it came after other messages."""
         self._has_chain = False
+        self._prompted: set[str] = set()
+        """The conversations whose first prompt was met."""
 
     def state(self) -> dict[str, Any]:
-        """What is known so far, but for summaries in other files."""
-        own = {leaf: self._leaves[leaf] for leaf in self._summed}
-        return {"found": self._found, "own": own, "late": self._summed, "chain": self._has_chain}
+        """What is known so far, but for summaries in other files. It has no texts, so that no secret can be in it."""
+        ranks = {conversation: rank for conversation, (rank, _) in self._found.items()}
+        return {
+            "ranks": ranks, "summed": self._summed, "chain": self._has_chain, "prompted": sorted(self._prompted)
+        }  # fmt: skip
 
     def resume(self, state: dict[str, Any]) -> None:
         """Takes over what `state` gave."""
-        self._found = {name: (rank, title) for name, (rank, title) in state["found"].items()}
-        self._leaves |= state["own"]
-        self._summed, self._has_chain = state["late"], state["chain"]
+        self._found = {conversation: (rank, None) for conversation, rank in state["ranks"].items()}
+        self._leaves |= dict.fromkeys(state["summed"])
+        self._summed, self._has_chain, self._prompted = state["summed"], state["chain"], set(state["prompted"])
 
     def offer(self, conversation: str, rank: int, title: str | None) -> None:
-        """Takes a title, unless there is one of a better rank."""
+        """Takes a title, unless there is one of a better rank. Of the same rank the last counts."""
         before = self._found.get(conversation, (9, ""))[0]
-        if title and title.strip() and (rank < before or (rank == before and rank < _PROMPT)):
+        if title and title.strip() and rank <= before:
             self._found[conversation] = rank, title
 
     def summary(self, leaf: str, text: str) -> None:
@@ -55,18 +58,22 @@ class Titles:
         """Takes note of a message, which may be the one that a summary ends with."""
         self._has_chain = True
         if uuid in self._leaves:
+            if self._leaves[uuid] is None:
+                raise StaleMark
             self.offer(conversation, 2, self._leaves[uuid])
             self._summed.pop(uuid, None)
 
-    def has_title(self, conversation: str) -> bool:
-        """True if there is a title, and a prompt would not change it."""
-        return conversation in self._found
+    def has_prompt(self, conversation: str) -> bool:
+        """True if the first prompt was met."""
+        return conversation in self._prompted
 
-    def prompt(self, conversation: str, text: str) -> None:
-        """Takes a prompt, unless it is a command or a text of the program."""
+    def prompt(self, conversation: str, text: str) -> str | None:
+        """The words of the first prompt; None if it is a command, a text of the program, or has no words."""
         words = _GLUED.sub("", text, count=1) if text.lstrip().startswith("<") else text
-        if not words.lstrip().startswith(_NOT_TYPED):
-            self.offer(conversation, _PROMPT, from_prompt(words))
+        if not words.strip() or words.lstrip().startswith(_NOT_TYPED):
+            return None
+        self._prompted.add(conversation)
+        return words
 
     def of(self, conversation: str, session: str | None) -> str | None:
         """The best title of a conversation; `session` is the one that the file is named after."""

@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from clew.base.messages import Native
-from clew.providers.histories.cline import WRAPPED
-from clew.providers.json_values import Json, as_dict, as_list, as_text, as_word
+from clew.providers.json_values import Json, as_dict, as_text, as_word
 from clew.providers.view import parse
 from clew.sources.beside import read_beside
 from clew.sources.contract import About, Entry, Home, Part, derived_id
@@ -84,7 +83,8 @@ def _session(raw: bytes, manifest: bytes) -> Iterator[Part]:
     name = as_text(fields.get("sessionId")) or as_word(about.get("session_id")) or "session"
     yield About(
         conversation=name,
-        title=title_of(as_dict(about.get("metadata")).get("title")) or title_of(about.get("prompt")),
+        title=title_of(as_dict(about.get("metadata")).get("title")),
+        prompt=title_of(about.get("prompt")),
         cwd=as_text(about.get("cwd")),
         model=as_text(about.get("model")),
         version=as_text(as_dict(fields.get("origin")).get("version")),
@@ -107,8 +107,6 @@ def _messages(name: str, raw: bytes, bodies: list[bytes], extras: list[dict[str,
         extra = _extra(message)
         if message["role"] == "assistant":
             extra = next(left, {}) | extra
-        elif number == 0:
-            yield About(conversation=name, title=_title(message))
         id = derived_id(NAME, name, f"{above} {message.get('id') or digest(body)}")
         last = when(message.get("ts")) or last
         yield Entry(
@@ -124,14 +122,6 @@ def _messages(name: str, raw: bytes, bodies: list[bytes], extras: list[dict[str,
         above = id
     yield About(conversation=name, head=above)
     yield Entry(conversation=name, raw=frame(raw, kept), key=FRAME)
-
-
-def _title(message: Json) -> str | None:
-    """The first prompt, if it is wrapped: without its wrapper."""
-    content = message.get("content")
-    texts = [content] if isinstance(content, str) else [block.get("text") for block in as_list(content)]
-    found = next((match for text in texts if isinstance(text, str) and (match := WRAPPED.match(text))), None)
-    return None if found is None else title_of(found[2].strip()[:_TITLE])
 
 
 def _usage(shown: bytes) -> list[dict[str, int]]:

@@ -12,7 +12,7 @@ of what they continue; there, a message's id is derived from its turn, which the
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -25,8 +25,6 @@ from clew.sources.codex_home import ZST, CodexHome, Rollout, open_rollout, rollo
 from clew.sources.codex_lines import RolloutLine, agent_of, any_value, fields_of, owner_of, read_line, text_of
 from clew.sources.contract import (
     ENVELOPE,
-    LARGE,
-    PAUSE,
     About,
     Entry,
     Home,
@@ -37,9 +35,8 @@ from clew.sources.contract import (
     moment,
     uuid_or_none,
 )
+from clew.sources.growing import read_growing
 from clew.sources.items import Item
-from clew.sources.lines import LONGEST, read_lines
-from clew.sources.titles import from_prompt
 
 NAME = "codex"
 _HELD = 200
@@ -48,7 +45,7 @@ _NO_ENVELOPE = ("message", "reasoning", "function_call", "function_call_output",
 """Items that the first versions wrote without an envelope."""
 _STATE = (
     "thread", "last", "derived", "note", "ordinal", "scope", "counts", "model", "prompts", "failed", "total",
-    "has_records", "title",
+    "has_records", "is_prompted",
 )  # fmt: skip
 """What a reader knows after the last line; nothing is held back then."""
 
@@ -125,44 +122,41 @@ class _Reader:
         self._held: list[Entry] = []
         self._total: object = None
         self._has_records = False
-        self._title: str | None = None
+        self._prompt: str | None = None
+        self._is_prompted = False
+        """True after the first prompt, of this file or of the one that it continues."""
 
     def read(self, item: Item, mark: ReadMark | None = None) -> Generator[Part, None, ReadMark | None]:
         """What is in the file, from a mark on."""
-        offset, last = 0, 0
         with open_rollout(item) as file:
-            is_plain = item.member is None and file.seekable()
-            if mark is not None:
-                self._resume(mark.state)
-                offset, last = file.seek(mark.offset), mark.line
-            for number, data, size in read_lines(file, last):
-                if data is None and size == 0:
-                    yield PAUSE
-                    continue
-                offset, last = offset + size, number
-                if data is None:
-                    yield Skip(number, f"the line has {size:,} bytes, more than {LONGEST:,}")
-                    continue
-                try:
-                    parts = list(self._parts(number, data))
-                except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                    parts = [Skip(number, f"not JSON: {type(error).__name__}")]
-                if self._end is not None and self._ordinal >= self._end:
-                    break
-                yield from parts
+            marks = item.member is None and file.seekable() and self._end is None
+            return (yield from read_growing(file, self, mark, marks=marks))
+
+    def line(self, number: int, data: bytes) -> Sequence[Part]:
+        """What is in a line."""
+        try:
+            parts = list(self._parts(number, data))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            parts = [Skip(number, f"not JSON: {type(error).__name__}")]
+        return () if self.is_done else parts
+
+    def end(self) -> Iterator[Part]:
+        """Answers that waited for their tokens, title and head."""
         yield from self._release()
         yield from self._closing()
-        if self._end is not None or offset < LARGE or not is_plain:
-            return None
-        return ReadMark(offset=offset, line=last, state=self._state())
 
-    def _state(self) -> dict[str, Any]:
+    @property
+    def is_done(self) -> bool:
+        """True where a file ends that another one continues."""
+        return self._end is not None and self._ordinal >= self._end
+
+    def state(self) -> dict[str, Any]:
         """What the lines after these may refer to."""
         known = {name: getattr(self, f"_{name}") for name in _STATE}
-        return {**known, "title": from_prompt(self._title), "previous": sha256(self._previous).hexdigest()}
+        return {**known, "previous": sha256(self._previous).hexdigest()}
 
-    def _resume(self, state: dict[str, Any]) -> None:
-        """Takes over what `_state` gave."""
+    def resume(self, state: dict[str, Any]) -> None:
+        """Takes over what `state` gave."""
         for name in _STATE:
             setattr(self, f"_{name}", state[name])
         self._previous_hash = state["previous"]
@@ -185,7 +179,7 @@ class _Reader:
             except ClewError:
                 head = None
         given = None if self._home is None else self._home.name(self._thread)
-        yield About(conversation=self._thread, title=given or from_prompt(self._title), head=head, model=self._model)
+        yield About(conversation=self._thread, title=given, prompt=self._prompt, head=head, model=self._model)
 
     def _parts(self, number: int, data: bytes) -> Iterator[Part]:
         text = data[:-1].rstrip(b"\r")
@@ -238,11 +232,13 @@ class _Reader:
         owner = owner_of(payload)
         yield About(
             conversation=self._thread,
+            prompt="",
             cwd=text_of(payload.get("cwd")),
             branch=text_of(git.get("branch")) if isinstance(git, dict) else None,
             version=text_of(payload.get("cli_version")),
             owner=owner,
             agent=None if owner is None else agent_of(payload),
+            forked_from=uuid_or_none(payload.get("forked_from_id")) if owner is None else None,
         )
         base = payload.get("history_base")
         if isinstance(base, dict):
@@ -263,6 +259,7 @@ class _Reader:
                 if isinstance(part, Entry) and part.id is not None:
                     self._last = part.id
                     yield msgspec.structs.replace(part, conversation=self._thread, inherited=True)
+            self._take_prompt(before._prompt)
         except ClewError as error:
             self._note = f"it continues {name}: {error.message}"
 
@@ -285,7 +282,7 @@ class _Reader:
             self._prompts.clear()
         if who == "user" and line.type != "compacted":
             self._prompts.append(self._last)
-            self._title = self._title or prompt(payload)
+            self._take_prompt(prompt(payload))
         if who in ("user", "system"):
             yield from self._release()
         entry = Entry(
@@ -301,6 +298,10 @@ class _Reader:
         )
         self._last, self._derived, self._note = id, None, None
         yield from self._hold(entry)
+
+    def _take_prompt(self, typed: str | None) -> None:
+        if typed is not None and not self._is_prompted:
+            self._prompt, self._is_prompted = typed, True
 
     def _name(self, line: RolloutLine, body: bytes) -> tuple[str, str]:
         """What the id of a message is derived from."""

@@ -12,7 +12,7 @@ from typing import IO, Any, NamedTuple
 import msgspec
 
 from clew.errors import ClewError, Invalid, Unavailable
-from clew.sources.items import LARGEST_MEMBER, Item, items
+from clew.sources.items import BLOCK, LARGEST_MEMBER, RATIO, Item, items
 from clew.sources.lines import read_lines
 from clew.sources.sqlite import open_database, scan, tables
 
@@ -151,6 +151,8 @@ class _Unpacked(io.RawIOBase):
         self._stream: Any = zstandard.ZstdDecompressor(max_window_size=_WINDOW).stream_reader(file)
         self._error = zstandard.ZstdError
         self._name = name
+        packed = os.fstat(file.fileno()).st_size
+        self._most = min(LARGEST_MEMBER, max(BLOCK, packed * RATIO))
         self._size = 0
 
     def readable(self) -> bool:
@@ -162,8 +164,8 @@ class _Unpacked(io.RawIOBase):
         except self._error as error:
             raise Invalid(f"{self._name} cannot be unpacked ({error})") from None
         self._size += size
-        if self._size > LARGEST_MEMBER:
-            raise Invalid(f"{self._name} unpacks to more than {LARGEST_MEMBER:,} bytes")
+        if self._size > self._most:
+            raise Invalid(f"{self._name} unpacks to more than {self._most:,} bytes")
         return size
 
     def close(self) -> None:

@@ -67,6 +67,9 @@ class About(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
     conversation: str
     title: str | None = None
+    prompt: str | None = None
+    """The first prompt, whole: it names a conversation without a title. Empty if there is none so far. If it is never
+    given, the first message of the user is the first prompt."""
     cwd: str | None = None
     branch: str | None = None
     """The git branch."""
@@ -77,8 +80,14 @@ class About(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     """The name of the subagent whose trace it is."""
     owner: str | None = None
     """The conversation that a subagent's trace belongs to."""
+    forked_from: str | None = None
+    """The conversation that this one is a fork of. If it is never given, a conversation that begins with messages of
+    another one is a fork of that."""
     head: str | None = None
     """The id of the message where the program itself would continue; without it, the last message read."""
+    labels: tuple[str, ...] | None = None
+    own: dict[str, Any] | None = None
+    """What the adapter of the program needs to continue the conversation: free data of the session, by names."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -179,10 +188,6 @@ class GrowingSource(Source, Protocol):
 
         The caller has made sure that the file is unchanged up to the mark. Parts that came before StaleMark are valid.
         """
-
-
-LARGE = 1 << 20
-"""Bytes of a file from which on a mark is worth its place in the store."""
 
 
 def moment(value: object) -> datetime | None:

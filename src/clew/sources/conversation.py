@@ -8,6 +8,7 @@ transaction raises Conflict, and the batch is made ready again.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -22,6 +23,7 @@ from clew.sources.drafting import Drafter
 from clew.sources.file_copies import merge, store_copies
 from clew.sources.layout import FileName, laid_out, layout_entry, piece_id, pieces, record_id
 from clew.sources.runs import Change
+from clew.sources.titles import from_prompt, prompt_in
 from clew.sources.values import storable
 from clew.sources.writing import ConversationFacts, SessionWriter, session_id
 from clew.store.parts import Parts
@@ -29,6 +31,8 @@ from clew.store.session import Session
 from clew.store.session_table import SESSION, SUBAGENT
 
 _SHOWN = ("title", "cwd", "branch", "model", "version", "agent")
+_FIRST = 20
+"""Messages among which the first prompt is looked for."""
 
 
 class _Ready(NamedTuple):
@@ -82,6 +86,8 @@ class ConversationImport:
         self._batch = _Batch([], None, set(), [])
         self._fresh = fresh
         self._drafter = Drafter(parts.engine, self._session)
+        self._looked_at = 0
+        """Messages in which the first prompt was looked for."""
         self._laid: set[str] | None = None
         """Ids of the messages whose place is known; None until a message turns up that is stored already."""
         self._made: Change | None = None
@@ -99,6 +105,9 @@ class ConversationImport:
     def tell(self, about: About) -> None:
         """Takes facts; a later one wins."""
         told = {name: value for name in About.__struct_fields__ if (value := getattr(about, name)) is not None}
+        if about.prompt is not None:  # redacted as a whole: its beginning may end in half a secret
+            whole = self._parts.engine.redacted(storable(about.prompt).encode()).decode()
+            told["prompt"] = from_prompt(whole) or ""
         told |= {name: storable(told[name]) for name in _SHOWN if name in told}
         self.about = msgspec.structs.replace(self.about, **told)
 
@@ -151,6 +160,7 @@ class ConversationImport:
             self.trashed = True
             return
         made, notes = self._drafter.drafts(entries)
+        self._find_prompt(made.values())
         key = ids.parse(self.id)
         names = [draft.id for draft in made.values()]
         known = engine.read(lambda tx: tx.existing_ids(names)) if names else set[bytes]()
@@ -173,6 +183,15 @@ class ConversationImport:
         kept = [one.record for one in ready if one.record]
         logged = engine.read(lambda tx: tx.existing_log_ids(kept)) if kept else set[bytes]()
         self._batch = _Batch(ready, self._row(), logged, notes)
+
+    def _find_prompt(self, made: Iterable[Draft]) -> None:
+        """Takes the first message of the user as the prompt, unless the source gave a title or the prompt."""
+        for draft in islice(made, max(0, _FIRST - self._looked_at)):
+            if self.about.title is not None or self.about.prompt is not None or self.stored_before:
+                return
+            self._looked_at += 1
+            found = from_prompt(prompt_in(codec.decode(draft.encoded.payload, "")))
+            self.about = msgspec.structs.replace(self.about, prompt=found)
 
     def _in_trash(self, row: RefRow | None) -> bool:
         """True if the session is in the trash, or the one that it belongs to."""

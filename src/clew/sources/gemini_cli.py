@@ -170,7 +170,7 @@ class _Reader:
         else:
             self._header = fields
             self._session = as_text(fields.get("sessionId")) or self._session
-            agent = None if self._owner is None else self._session
+            agent = None if self._owner is None else "subagent"
             yield About(conversation=self.conversation, owner=self._owner, agent=agent)
         yield from self.facts(fields)
 

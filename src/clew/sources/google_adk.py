@@ -1,11 +1,12 @@
 """Sessions of Google's Agent Development Kit: the database of its ``SqliteSessionService``.
 
 An event is a row with its JSON. Events are read in the order of their times, as the service reads them. The state of a
-session is in its log; the states of apps and users belong to no conversation, and are not read.
+session, and those of its app and its user at this time, are in its free data, where the adapter for ADK finds them.
 """
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 
 from clew.providers.json_values import as_text
@@ -13,8 +14,7 @@ from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
 from clew.sources.items import Item
 from clew.sources.pieces import pieces
 from clew.sources.rows import row_bytes
-from clew.sources.sqlite import open_database, scan, tables_of
-from clew.sources.titles import first_prompt
+from clew.sources.sqlite import open_database, scan, tables, tables_of
 from clew.sources.values import object_or_empty, when
 
 NAME = "google-adk"
@@ -40,11 +40,12 @@ class GoogleADK:
 
     def read(self, item: Item) -> Iterator[Part]:
         with open_database(item) as connection:
+            states = _states(connection)
             for session in scan(connection, "sessions"):
-                whose = (session["app_name"], session["user_id"], session["id"])
-                name = "/".join(map(str, whose))
+                whose = (str(session["app_name"]), str(session["user_id"]), str(session["id"]))
+                name = "/".join(whose)
                 yield Entry(conversation=name, raw=row_bytes(session, "state"), key="session")
-                above, prompt, model = None, None, None
+                above, model = None, None
                 for number, row in enumerate(connection.execute(_EVENTS, whose).fetchall(), 1):
                     body = str(row["event_data"]).encode()
                     data = object_or_empty(body)
@@ -52,7 +53,7 @@ class GoogleADK:
                         yield Skip(number, "the event is not a JSON object")
                         continue
                     (piece,) = pieces(NAME, row_bytes(row, "event_data"), [body])
-                    prompt, model = prompt or first_prompt(piece.message), as_text(data.get("model_version")) or model
+                    model = as_text(data.get("model_version")) or model
                     id = derived_id(NAME, name, str(row["id"]))
                     at = when(data.get("timestamp"))
                     yield Entry(
@@ -65,5 +66,18 @@ class GoogleADK:
                         created_at=at,
                     )
                     above = id
-                if above is not None:
-                    yield About(conversation=name, title=prompt or name, model=model, head=above)
+                own = {"names": whose, "created": session["update_time"], "state": session["state"]}
+                own |= {"app": states.get(whose[:1], "{}"), "user": states.get(whose[:2], "{}")}
+                labels = tuple(f"{NAME}:{'/'.join(whose[:count])}" for count in (1, 2))
+                yield About(conversation=name, model=model, head=above, labels=labels, own={NAME: own})
+
+
+def _states(connection: sqlite3.Connection) -> dict[tuple[str, ...], str]:
+    """The states of apps and users, as JSON, by their names."""
+    found: dict[tuple[str, ...], str] = {}
+    known = tables(connection)
+    for table, names in (("app_states", ["app_name"]), ("user_states", ["app_name", "user_id"])):
+        if {*names, "state"} <= set(known.get(table, ())):
+            for row in scan(connection, table):
+                found[tuple(str(row[name]) for name in names)] = str(row["state"])
+    return found

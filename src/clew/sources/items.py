@@ -31,6 +31,8 @@ class Item(NamedTuple):
     modified: int
     """Nanoseconds since 1970."""
     member: str | None = None
+    archive: Archive | None = None
+    """The open archive that it is a member of."""
 
     @property
     def name(self) -> str:
@@ -39,13 +41,12 @@ class Item(NamedTuple):
 
     def open(self) -> IO[bytes]:
         """The bytes, to read from front to back. Unavailable, Invalid."""
-        file = open_regular(self.path)
         if self.member is None:
-            return file
+            return open_regular(self.path)
         import zipfile
 
         try:
-            return _unpack(file, self.member)
+            return (self.archive or Archive(open_regular(self.path))).unpack(self.member)
         except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError) as error:
             raise Invalid(f"{self.name} cannot be unpacked ({type(error).__name__})") from None
 
@@ -66,27 +67,41 @@ def items(path: str) -> Iterator[Item]:
     """A file as an item; of a zip archive, its members. Unavailable if it cannot be read."""
     import zipfile
 
-    with open_regular(path) as file:
-        status = os.fstat(file.fileno())
-        if not zipfile.is_zipfile(file):
-            yield Item(path, status.st_size, status.st_mtime_ns)
-            return
-        try:
-            with zipfile.ZipFile(file) as archive:
-                members = [info for info in archive.infolist() if not info.is_dir()]
-        except (zipfile.BadZipFile, OSError, NotImplementedError) as error:
-            raise Invalid(f"{path} is a damaged archive ({type(error).__name__})") from None
-    for info in members:
-        yield Item(path, info.file_size, status.st_mtime_ns, info.filename)
+    file = open_regular(path)
+    status = os.fstat(file.fileno())
+    if not zipfile.is_zipfile(file):
+        file.close()
+        yield Item(path, status.st_size, status.st_mtime_ns)
+        return
+    try:
+        archive = Archive(file)
+    except (zipfile.BadZipFile, OSError, NotImplementedError) as error:
+        raise Invalid(f"{path} is a damaged archive ({type(error).__name__})") from None
+    for name, size in archive.members():
+        yield Item(path, size, status.st_mtime_ns, name, archive)
 
 
-def _unpack(file: IO[bytes], member: str) -> IO[bytes]:
-    """A member in a temporary file without a name. Invalid if it is larger than it may be."""
-    import tempfile
-    import zipfile
+class Archive:
+    """A zip archive whose list of members is read once. It is open as long as one of its items is needed."""
 
-    with file, zipfile.ZipFile(file) as archive:
-        info = archive.getinfo(member)
+    def __init__(self, file: IO[bytes]) -> None:
+        import zipfile
+
+        self._file = file
+        self._zip = zipfile.ZipFile(file)
+
+    def __del__(self) -> None:
+        self._file.close()
+
+    def members(self) -> list[tuple[str, int]]:
+        """The name and the size of each file in it."""
+        return [(info.filename, info.file_size) for info in self._zip.infolist() if not info.is_dir()]
+
+    def unpack(self, member: str) -> IO[bytes]:
+        """A member in a temporary file without a name. Invalid if it is larger than it may be."""
+        import tempfile
+
+        info = self._zip.getinfo(member)
         most = min(LARGEST_MEMBER, max(BLOCK, info.compress_size * RATIO))
         if info.file_size > most:
             raise Invalid(
@@ -94,7 +109,7 @@ def _unpack(file: IO[bytes], member: str) -> IO[bytes]:
             )
         target = tempfile.TemporaryFile()  # noqa: SIM115 (it is returned)
         try:
-            with archive.open(info) as packed:
+            with self._zip.open(info) as packed:
                 size = 0
                 while block := packed.read(BLOCK):
                     size += len(block)
@@ -104,5 +119,5 @@ def _unpack(file: IO[bytes], member: str) -> IO[bytes]:
         except BaseException:
             target.close()
             raise
-    target.seek(0)
-    return target
+        target.seek(0)
+        return target

@@ -25,9 +25,10 @@ _OBJECT = re.compile(rb"\s*\{")
 def elements(data: bytes | mmap) -> Iterator[tuple[int, int]]:
     """Where each object or array of the outermost array begins and ends. Numbers and texts among them are passed over.
 
-    The JSON is not checked. An element without an end is left out.
+    The JSON is not checked. If the array has no end, what comes after the last element is the last one: it begins where
+    that one ends.
     """
-    depth, start = 0, 0
+    depth, start, last = 0, 0, 0
     for token in _TOKENS.finditer(data):
         first = data[token.start()]
         if first in b"[{":
@@ -37,9 +38,12 @@ def elements(data: bytes | mmap) -> Iterator[tuple[int, int]]:
         elif first in b"]}":
             depth -= 1
             if depth == 1:
-                yield start, token.end()
+                last = token.end()
+                yield start, last
             elif depth == 0:
                 return
+    if depth > 0:
+        yield last, len(data)
 
 
 def read_elements(item: Item, read: Callable[[int, bytes], Iterator[Part]]) -> Iterator[Part]:
@@ -51,8 +55,12 @@ def read_elements(item: Item, read: Callable[[int, bytes], Iterator[Part]]) -> I
     data = item.data()
     first = _OBJECT.match(data)
     found = [(first.end() - 1, len(data))] if first is not None else elements(data)
-    places = _Places(data)
+    places, last = _Places(data), 0
     for number, (start, end) in enumerate(found, 1):
+        last, before = end, last
+        if first is None and start == before:
+            yield Skip(number, "the file ends in the middle; it was not written or copied as a whole")
+            continue
         if end - start > LARGEST:
             yield Skip(number, f"the conversation has {end - start:,} bytes, more than {LARGEST:,}")
             continue

@@ -1,4 +1,4 @@
-"""Threads of LangGraph: the database of its ``SqliteSaver``.
+"""Threads of LangGraph: the database of its ``SqliteSaver``. See `langgraph_server` for ``PostgresSaver``.
 
 A checkpoint has the whole state, as MessagePack. The messages of the channel ``messages`` are the conversation; each is
 stored once, and a thread that continued from an earlier checkpoint has a branch. The rest of the state is not read.
@@ -18,7 +18,6 @@ from clew.providers.json_values import as_dict
 from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
 from clew.sources.items import Item
 from clew.sources.sqlite import open_database, scan, tables_of
-from clew.sources.titles import first_prompt
 from clew.sources.values import digest, when
 
 NAME = "langgraph"
@@ -47,13 +46,13 @@ class LangGraph:
         return {"thread_id", "checkpoint_id", "checkpoint"} <= set(known.get("checkpoints", ()))
 
     def read(self, item: Item) -> Iterator[Part]:
-        threads: dict[tuple[str, str], _Thread] = {}
+        threads: dict[tuple[str, str], ThreadReader] = {}
         with open_database(item) as connection:
             columns = "thread_id, checkpoint_ns, checkpoint_id, type, checkpoint"
             for number, row in enumerate(scan(connection, "checkpoints", columns), 1):
                 at = (str(row["thread_id"]), str(row["checkpoint_ns"] or ""))
                 if at not in threads:
-                    threads[at] = _Thread(*at)
+                    threads[at] = ThreadReader(*at)
                 try:
                     state = _decode(row["type"], row["checkpoint"])
                 except (msgspec.MsgspecError, RecursionError, TypeError, ValueError) as error:
@@ -71,7 +70,7 @@ class _Stored(NamedTuple):
     id: str
 
 
-class _Thread:
+class ThreadReader:
     """The messages of one thread, or of a subgraph in it."""
 
     def __init__(self, thread: str, ns: str) -> None:
@@ -82,7 +81,6 @@ class _Thread:
         """The ids of messages by their chains: a hash of a message and of all messages before it."""
         self._latest = ("", "")
         """The highest id of a checkpoint, and the id of its last message."""
-        self._title: str | None = None
 
     def entries(self, checkpoint: str, state: dict[str, Any]) -> Iterator[Entry]:
         """The messages of a checkpoint that no checkpoint before it has."""
@@ -96,7 +94,6 @@ class _Thread:
             if chain not in self._seen:
                 self._seen[chain] = derived_id(NAME, self._name, chain)
                 said = Native(PROVIDER, raw, extra=_usage(message))
-                self._title = self._title or first_prompt(said)
                 yield Entry(
                     conversation=self._name,
                     raw=raw,
@@ -114,8 +111,7 @@ class _Thread:
         """What is known of the thread after all checkpoints."""
         if self._latest[1]:
             owner = None if self._agent is None else self._owner
-            title = self._title or self._name
-            yield About(conversation=self._name, title=title, head=self._latest[1], agent=self._agent, owner=owner)
+            yield About(conversation=self._name, head=self._latest[1], agent=self._agent, owner=owner)
 
 
 def _usage(message: dict[str, Any]) -> dict[str, Any] | None:
@@ -128,7 +124,7 @@ def _decode(kind: object, data: object) -> dict[str, Any]:
     if not isinstance(data, bytes):
         raise TypeError("a checkpoint is bytes")
     if kind == "msgpack":
-        found = _unpack(data)
+        found = unpack(data)
     elif kind == "json":
         found = msgspec.json.decode(data)
     else:
@@ -136,7 +132,8 @@ def _decode(kind: object, data: object) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _unpack(data: bytes | memoryview) -> Any:
+def unpack(data: bytes | memoryview) -> Any:
+    """A value as LangGraph's serializer wrote it, with arguments in the place of objects."""
     return msgspec.msgpack.Decoder(ext_hook=_extension).decode(data)
 
 
@@ -144,7 +141,7 @@ def _extension(code: int, data: memoryview) -> Any:
     """The arguments of an object, instead of the object; for a message, its type and fields, as LangChain dumps it."""
     if code not in _ARGUMENTS:
         return None
-    module, _, arguments, *_ = _unpack(data)
+    module, _, arguments, *_ = unpack(data)
     if isinstance(arguments, dict) and isinstance(module, str) and _MODULE.match(module):
         fields = {name: value for name, value in arguments.items() if value is not None and name != "type"}
         return {"type": arguments.get("type"), "data": fields}

@@ -23,7 +23,6 @@ from clew.sources.contract import About, Attachment, Entry, Home, Part, derived_
 from clew.sources.items import Item
 from clew.sources.llm_responses import LlmTables, Responses, attachment, fragment
 from clew.sources.sqlite import look_up, open_database, row_record, scan, tables, tables_of
-from clew.sources.titles import from_prompt
 
 NAME = "llm"
 _KNOWN = {
@@ -98,7 +97,7 @@ class _Reader:
         scope = str(lineage[0]["id"])
         found = self._messages(row, lineage)
         sides = list(self._responses.sides(name))
-        yield About(conversation=name, title=_text(row.get("name")))
+        yield About(conversation=name, title=_text(row.get("name")), forked_from=_text(row.get("forked_from")))
         last: str | None = None
         for entry in self._older(name, sides):
             last = entry.id
@@ -126,11 +125,8 @@ class _Reader:
                 continue
             rows = self._conversation(name)
             sides = list(self._responses.sides(name))
-            first = next((side.row.get("prompt") for side in sides if side.side == "prompt"), None)
             title = _text(rows[0]["name"]) if rows else None
-            yield About(
-                conversation=name, title=title or from_prompt(_text(first)), model=_text(sides[-1].row.get("model"))
-            )
+            yield About(conversation=name, title=title, model=_text(sides[-1].row.get("model")))
             yield from self._older(name, sides)
             for row in rows:
                 yield Entry(conversation=name, raw=row_record("conversations", row), key="conversation")

@@ -13,7 +13,6 @@ from clew.sources.items import Item
 from clew.sources.pieces import pieces
 from clew.sources.rows import row_bytes
 from clew.sources.sqlite import look_up, open_database, scan, tables_of
-from clew.sources.titles import first_prompt
 from clew.sources.values import digest, object_or_empty, when
 
 NAME = "openai-agents"
@@ -43,7 +42,7 @@ class OpenAIAgents:
             for session in scan(connection, _SESSIONS):
                 name = str(session["session_id"])
                 yield Entry(conversation=name, raw=row_bytes(session), key="session")
-                above, prompt = None, None
+                above = None
                 for row in look_up(connection, _ITEMS, "session_id", name, order="id"):
                     body = str(row["message_data"]).encode()
                     data = object_or_empty(body)
@@ -51,7 +50,6 @@ class OpenAIAgents:
                         yield Skip(row["id"], "the item is encrypted" if data else "the item is not a JSON object")
                         continue
                     (piece,) = pieces(PROVIDER, row_bytes(row, "message_data"), [body])
-                    prompt = prompt or first_prompt(piece.message)
                     key = f"{row['id']} {digest(body)}"
                     id = derived_id(NAME, name, key)
                     at = when(f"{row['created_at']}Z".replace(" ", "T"))
@@ -66,4 +64,4 @@ class OpenAIAgents:
                     )
                     above = id
                 if above is not None:
-                    yield About(conversation=name, title=prompt or name, head=above)
+                    yield About(conversation=name, head=above)

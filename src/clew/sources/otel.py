@@ -208,7 +208,8 @@ def _value(value: object) -> Any:
         return None
     for name, inner in value.items():
         if name == "intValue":
-            return int(inner) if isinstance(inner, str) and inner.lstrip("-").isdigit() and len(inner) < 20 else inner
+            is_number = isinstance(inner, str) and inner.removeprefix("-").isdecimal() and len(inner) < 20
+            return int(inner) if is_number else inner
         if name == "arrayValue":
             return [_value(one) for one in as_list(as_dict(inner).get("values"))]
         if name == "kvlistValue":

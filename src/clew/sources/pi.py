@@ -53,7 +53,7 @@ class _Reader:
     """One file on its way. Memory grows with the number of lines, not with the bytes."""
 
     def __init__(self, path: str) -> None:
-        self._name = os.path.basename(path).removesuffix(".jsonl").rpartition("_")[2]
+        self._name = _session_of(path) or ""
         self._links = LinkMap()
         self._seen: set[str] = set()
         self._before: str | None = None
@@ -102,11 +102,17 @@ class _Reader:
     def _facts(self, fields: Json) -> Iterator[About]:
         kind = fields.get("type")
         if kind == "session":
-            yield About(conversation=self._name, cwd=as_text(fields.get("cwd")))
+            above = _session_of(as_text(fields.get("parentSession")) or "")
+            yield About(conversation=self._name, cwd=as_text(fields.get("cwd")), forked_from=above)
         elif kind == "session_info":
             yield About(conversation=self._name, title=title_of(fields.get("name")))
         elif kind == "model_change":
             yield About(conversation=self._name, model=as_text(fields.get("modelId")))
+
+
+def _session_of(path: str) -> str | None:
+    """The session that a file is named after."""
+    return os.path.basename(path).removesuffix(".jsonl").rpartition("_")[2] or None
 
 
 def _message(line: JsonLine) -> Native | None:

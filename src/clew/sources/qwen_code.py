@@ -132,6 +132,7 @@ class _Reader:
             title=title_of(payload.get("customTitle")),
             agent=self._agent or ("subagent" if owner else None),
             owner=owner,
+            forked_from=as_text(as_dict(fields.get("forkedFrom")).get("sessionId")),
         )
         if about != self._about:
             self._about = about

@@ -64,22 +64,35 @@ class Found(NamedTuple):
     """True if its source reads a part of it only, so that it is not noted as imported."""
 
 
-@cache
-def sources() -> tuple[Source, ...]:
-    """Every source, clew's own first. One of another package that cannot be loaded is left out, with a warning."""
-    from importlib.metadata import entry_points  # it takes long to import, and a hook has its one source
+def sources() -> Iterator[Source]:
+    """Every source, clew's own first; each is loaded when it comes, which takes several milliseconds.
 
-    own = list[Source]()
-    for name in _OWN:
-        module, _, kind = name.partition(":")
-        own.append(getattr(import_module(f"clew.sources.{module}"), kind)())
+    One of another package that cannot be loaded is left out, with a warning.
+    """
+    yield from map(_own, _OWN)
+    yield from _others()
+
+
+@cache
+def _own(name: str) -> Source:
+    module, _, kind = name.partition(":")
+    found: Source = getattr(import_module(f"clew.sources.{module}"), kind)()
+    return found
+
+
+@cache
+def _others() -> tuple[Source, ...]:
+    """The sources of other packages."""
+    from importlib.metadata import entry_points
+
+    found = list[Source]()
     for entry in entry_points(group=GROUP):
         try:
-            own.append(entry.load()())
+            found.append(entry.load()())
         except Exception as error:  # noqa: BLE001 (it is another package's code)
             text = f"the source {entry.name} ({entry.value}) cannot be loaded: {type(error).__name__}: {error}"
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
-    return tuple(own)
+            warnings.warn(text, RuntimeWarning, stacklevel=3)
+    return tuple(found)
 
 
 def source_named(name: str) -> Source:
@@ -152,7 +165,6 @@ def _excluded(path: str, patterns: Iterable[str]) -> bool:
 
 
 def _recognise(path: str, only: Source | None, known: Known) -> Iterator[Found]:
-    tried = sources() if only is None else (only,)
     try:
         plain = _as_it_is(path)
         before = None if plain is None else known(plain)
@@ -174,6 +186,7 @@ def _recognise(path: str, only: Source | None, known: Known) -> Iterator[Found]:
                 yield Found(item, source_named(before), unchanged=True)
                 continue
             head = item.head()
+            tried = sources() if only is None else (only,)
             source = next((source for source in tried if source.recognise(item.member or path, head)), None)
         except ClewError as error:
             recognised += 1

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from clew.base.messages import Native
+from clew.base.messages import AnyMessage
 from clew.errors import Invalid
-from clew.providers.view import view
+from clew.providers.neutral import neutral
 
 LONGEST = 80
 """Characters of a title made from a prompt."""
@@ -20,10 +20,10 @@ def from_prompt(text: str | None) -> str | None:
     return (words if len(words) <= LONGEST else f"{words[: LONGEST - 1].rstrip()}…") or None
 
 
-def first_prompt(message: Native) -> str | None:
-    """A title from a message, if it is a prompt of the user; None if it is not, or cannot be read."""
+def prompt_in(message: AnyMessage) -> str | None:
+    """The text of a message, if it is a prompt of the user; None if it is not, or cannot be read."""
     try:
-        seen = view(message)
+        seen = neutral(message)
     except (msgspec.MsgspecError, Invalid, RecursionError):
         return None
-    return from_prompt(seen.text) if seen.role == "user" else None
+    return seen.text if seen.role == "user" and seen.text.strip() else None

@@ -52,7 +52,7 @@ def title_of(value: object) -> str | None:
 
 def when(value: object) -> datetime | None:
     """A time in any form that programs use: ISO 8601, or seconds since 1970 and their thousandths to billionths."""
-    if isinstance(value, str) and value.isdigit() and len(value) < 20:
+    if isinstance(value, str) and value.isdecimal() and len(value) < 20:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return moment(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -12,14 +12,15 @@ from clew.base import ids
 from clew.base.messages import REDACTION
 from clew.engine import paths
 from clew.engine.append import append_chain
+from clew.engine.deletion import shown_by
 from clew.engine.engine import Draft
 from clew.engine.log import Log, add_entries
 from clew.engine.node import node_row
 from clew.engine.refs import BRANCH
-from clew.engine.session_data import SessionData, directory
+from clew.engine.session_data import SessionData, directory, label_set
 from clew.sources.contract import About, Entry, derived_id, uuid_or_none
 from clew.sources.runs import Change
-from clew.sources.values import storable
+from clew.sources.values import digest, storable
 from clew.store.parts import Parts
 from clew.store.session_table import SESSION, SUBAGENT
 
@@ -55,18 +56,32 @@ def describe(facts: ConversationFacts, data: SessionData) -> SessionData:
     about, extra = facts.about, dict(data.extra or {})
     if facts.redacted:
         extra.setdefault(REDACTION, {"containsSecrets": True})
-    if REDACTION in extra:  # the source's title may repeat the secret
-        about = msgspec.structs.replace(about, title=None)
     origin = extra.get(SOURCE)
     before = origin if isinstance(origin, dict) else {}
+    given = about.title or (about.prompt or None if before.get("title") is None else None)
+    if REDACTION in extra:  # the source's title may repeat the secret
+        given = None
     title = data.title
-    if about.title is not None and about.title != before.get("title") and title in (None, before.get("title")):
-        title = about.title
-    told = {"title": about.title, "branch": about.branch, "version": about.version}
-    known = {name: value for name, value in told.items() if value is not None}
+    if given is not None and given != before.get("title") and title in (None, before.get("title")):
+        title = given
+    told = {"title": given, "branch": about.branch, "version": about.version}
+    known: dict[str, Any] = {name: value for name, value in told.items() if value is not None}
+    if about.own is not None:
+        known["own"] = {name: digest(msgspec.json.encode(value)) for name, value in about.own.items()}
+        for name, value in about.own.items():  # what an adapter has changed since stays
+            if name not in extra or digest(msgspec.json.encode(extra[name])) == before.get("own", {}).get(name):
+                extra[name] = value
     extra[SOURCE] = {**before, "tool": facts.source, "id": storable(facts.name), **known}
-    cwd = directory(about.cwd) if data.cwd is None else data.cwd
-    return msgspec.structs.replace(data, title=title, cwd=cwd, model=data.model or about.model, extra=extra)
+    fork = None if about.forked_from is None else session_id(facts.source, about.forked_from)
+    return msgspec.structs.replace(
+        data,
+        title=title,
+        cwd=directory(about.cwd) if data.cwd is None else data.cwd,
+        model=data.model or about.model,
+        labels=label_set([*data.labels, *(about.labels or ())]),
+        forked_from=fork or data.forked_from,
+        extra=extra,
+    )
 
 
 class SessionWriter:
@@ -256,12 +271,20 @@ class SessionWriter:
                 data = SessionData(cwd=directory(about.cwd), extra=origin)
                 made = table.add(self._tx, data, owner[1], SESSION, at=None, owner=None, active_at=active_at)
                 self._created.append(Change(name, created=True, version=made.version))
-        data = describe(self._of, SessionData(agent=about.agent))
         kind = SESSION if about.agent is None else SUBAGENT
+        fork = None if at is None or about.agent is not None else self._first_session_with(at)
+        data = describe(self._of, SessionData(agent=about.agent, forked_from=fork))
         self._new_session = True
         return table.add(
             self._tx, data, ids.parse(self._of.id), kind, at=at, owner=owner, active_at=active_at
         )  # fmt: skip
+
+    def _first_session_with(self, id: bytes) -> str | None:
+        """The session that had a message first; None if that one is a fork of this session itself."""
+        point, parts = self._tx.insert_point(id), self._parts
+        found = [] if point is None or point.pos is None else shown_by(self._tx, point.pos)
+        row = self._tx.ref(parts.engine.workspace, SESSION, ids.parse(found[0])) if found else None
+        return None if row is None or parts.table.data(row).forked_from == self._of.id else found[0]
 
     def finish(self) -> None:
         """Points the session at the message where its program would continue, and brings its data up to date."""

@@ -6,6 +6,9 @@ snapshot and checkpoint that has the message has the new version, and an import 
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
@@ -30,6 +33,9 @@ TRIES = 5
 """How often a redaction is prepared, if other programs change the same conversations at the same time."""
 _COPIES = ("snapshot", "recovery")
 """Kinds of refs whose data may repeat a message of their tree."""
+_DOCUMENT, _STATE = "document", "state"
+"""Kinds of refs in which adapters keep JSON, and states of agents as their frameworks write them."""
+_IN_STATE = "a state that its agent framework keeps still has it; prune the states, or purge the conversation"
 _OLD_KEY = "a data key stays, because something else that it encrypts is damaged"
 
 
@@ -88,6 +94,8 @@ class _Copies(NamedTuple):
     """Redacted entries of its log, by their numbers."""
     length: int
     version: int
+    stays: bool = False
+    """True if it repeats a value, and cannot be changed."""
 
 
 class _Redaction:
@@ -121,7 +129,8 @@ class _Redaction:
         assert run is not None
         found = deletion.sessions_at(tx, [RunCut(run, pos & MAX_SEQ)])
         for one in found:
-            found += [below for below in tx.refs_owned(one.ref) if below.kind in (*SESSION_KINDS, *_COPIES)]
+            owned = (*SESSION_KINDS, *_COPIES, _DOCUMENT, _STATE)
+            found += [below for below in tx.refs_owned(one.ref) if below.kind in owned]
         found += [one for one in tx.refs_in_tree(run.tree, 0, MAX_POS) if one.kind in _COPIES]
         return list({one.ref: one for one in found}.values())
 
@@ -133,6 +142,10 @@ class _Redaction:
 
     def _copies_in(self, row: RefRow) -> _Copies:
         payload = self._parts.refs.data(self._parts.refs.verify(row))
+        if row.kind == _STATE:
+            logged = [entry.data for entry in Log(self._engine, lambda: row).read()]
+            stays = any(self._is_in(data) for data in (*_encoded(payload[1:]), *logged))
+            return _Copies(None, {}, len(logged), row.version, stays)
         titled = self._retitled(payload) if row.kind in SESSION_KINDS else payload
         data = titled[:1] + self._without(titled[1:], own=True)
         entries, length = dict[int, bytes](), 0
@@ -160,6 +173,10 @@ class _Redaction:
         clean = redaction.redact_bytes(data, self._rules, own=own, token=here.token)
         return clean if here.found & self._values.found else data
 
+    def _is_in(self, data: bytes) -> bool:
+        """True if bytes of another program repeat a value that was found in the message."""
+        return any(value.encode(errors="replace") in data for value in self._values.found)
+
     # -- writing
 
     def _write(self, tx: Tx) -> DestroyedBodies:
@@ -181,6 +198,7 @@ class _Redaction:
         failures = [] if renewed else [Failure(self._node.id, _OLD_KEY)]
         kept = [row for row in rows if not self._rewrite(tx, row, self._copies[row.ref])]
         failures += [Failure(ids.text(row.key), _OLD_KEY) for row in kept]
+        failures += [Failure(self._node.id, _IN_STATE)] * any(one.stays for one in self._copies.values())
         self._shown = tuple(deletion.shown_by(tx, node_row(node)[POS]))
         return DestroyedBodies(1, len(node_row(node)[-1]), tuple(failures), self._shown, self._shown)
 
@@ -203,3 +221,18 @@ class _Redaction:
         note = {"containsSecrets": True, "redactionRulesApplied": applied}
         extra = {**(data.extra or {}), redaction.NOTE: note}
         return msgspec.structs.replace(data, labels=label_set(data.labels), extra=extra)
+
+
+def _encoded(payload: bytes) -> Iterator[bytes]:
+    """The texts in the JSON of a state, and the bytes that are in it as base64."""
+    left = [msgspec.json.decode(payload)]
+    while left:
+        value = left.pop()
+        if isinstance(value, dict):
+            left += value.values()
+        elif isinstance(value, list):
+            left += value
+        elif isinstance(value, str):
+            yield value.encode()
+            with suppress(ValueError):
+                yield base64.b64decode(value, validate=True)

@@ -24,12 +24,12 @@ class Spot(NamedTuple):
     """A place in the store where rules matched."""
 
     what: str
-    """``message``, ``session`` (title, labels, free data), ``log``, ``snapshot`` (its data except the messages), or
-    ``recovery`` (a record's recovery snapshot)."""
+    """``message``, ``session`` (title, labels, free data), ``log``, ``snapshot`` (its data except the messages),
+    ``recovery`` (a record's recovery snapshot), or ``document`` (what an adapter keeps beside the conversation)."""
     session: str | None
     """The id of the session; None if it is in the trash, or if no session contains the message any more or ever did."""
     id: str
-    """The id of the message, of the log entry, of the snapshot, or of the session."""
+    """The id of the message, of the log entry, of the snapshot, of the document, or of the session."""
     findings: tuple[Finding, ...]
 
     @property
@@ -53,9 +53,10 @@ class Scan(NamedTuple):
 
 
 def scan(store: Store, rules: Rules, *, progress: Progress | None = None) -> Scan:
-    """Reads every message, session, snapshot and log entry, and reports what the rules match. Writes nothing.
+    """Reads every message, session, snapshot, log entry and document of an adapter; reports what the rules match.
 
-    It does not read attachments, nor the logs and recovery snapshots of sessions in the trash. `progress` is called
+    Writes nothing. It does not read attachments, nor logs, documents and recovery snapshots of sessions in the trash.
+    `progress` is called
     with the numbers of messages done and in all.
     """
     found = Scan([], {"messages": 0, "sessions": 0, "log entries": 0, "snapshots": 0}, [])
@@ -69,6 +70,9 @@ def scan(store: Store, rules: Rules, *, progress: Progress | None = None) -> Sca
                 for mark in owned_rows(session, "recovery"):
                     data = Parts.of(store).refs.data(mark)[1:]
                     _note(found, Spot("recovery", session.id, session.id, redaction.findings(data, rules, own=True)))
+                for one in owned_rows(session, "document"):
+                    findings = redaction.findings(Parts.of(store).refs.data(one)[1:], rules, own=True)
+                    _note(found, Spot("document", session.id, ids.text(one.key), findings))
                 for entry in session.log.read():
                     found.read["log entries"] += 1
                     _note(found, Spot("log", session.id, entry.id, redaction.findings(entry.data, rules)))

@@ -15,7 +15,8 @@ from clew.engine import paths
 from clew.engine.append import append_chain
 from clew.engine.engine import Draft, whole_number
 from clew.engine.node import Node, microseconds, moment, node_row
-from clew.engine.refs import BRANCH, Appended
+from clew.engine.refs import BRANCH
+from clew.engine.remembered import Appended
 from clew.errors import Corrupted, Invalid, NotFound
 from clew.store.session_changes import UNSET, SessionChanges
 

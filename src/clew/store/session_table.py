@@ -249,8 +249,10 @@ class SessionTable:
     def change(self, tx: Tx, row: RefRow, data: SessionData) -> RefRow:
         """Replaces the data of a session. Conflict if the row was changed."""
         payload, cwd_hash, label_hashes = self.pack(data)
+        before = [self.label_hash(label) for label in self.data(row).labels]
         row = self._refs.change(tx, row, payload, look=cwd_hash)
-        tx.set_labels(row.ref, label_hashes)
+        if label_hashes != before:
+            tx.set_labels(row.ref, label_hashes)
         return row
 
     def add_at(

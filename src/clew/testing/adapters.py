@@ -29,7 +29,8 @@ class Driver(Protocol):
     """A store of sessions, made with the path of a file or the URL of a database. Texts stand for messages.
 
     A driver may also have ``appends = False``: a write replaces the whole state of a session, so that two processes
-    that write to one session overwrite each other by design. They are then checked with a session each.
+    that write to one session overwrite each other by design. They are then checked with a session each. With
+    ``batches = False`` its protocol adds one message at a time, so that half of two may be there.
     """
 
     deduplicates: bool
@@ -93,7 +94,11 @@ class Target(NamedTuple):
         """Bytes on disk."""
         if self.server is not None:
             return self.server.size(self.path)
-        return sum(one.stat().st_size for one in self.folder.iterdir() if not one.name.endswith("-reserve"))
+        return sum(one.stat().st_size for one in self.files() if not one.name.endswith("-reserve"))
+
+    def files(self) -> list[Path]:
+        """The files of a store in a folder."""
+        return sorted(one for one in self.folder.rglob("*") if one.is_file())
 
 
 def new_target(driver: str, folder: Path, server: Server | None = None) -> Target:
@@ -148,7 +153,8 @@ def _killed(target: Target) -> None:
         acknowledged = len([line for line in done if line.endswith(b"\n") and line.strip()])
         with closing(place.make()) as store:
             found = asyncio.run(store.read("s"))
-        _expect(found, [f"k {n}.{k}" for n in range(len(found) // 2) for k in range(2)])
+            half = len(found) % 2 if getattr(store, "batches", True) else 0
+        _expect(found, [f"k {n // 2}.{n % 2}" for n in range(len(found) - half)])
         if acknowledged < lines or len(found) < 2 * acknowledged:
             raise AssertionError(f"{acknowledged} batches were acknowledged, {len(found) // 2} are there")
 
@@ -185,7 +191,7 @@ def _two_processes(target: Target) -> None:
 def _cancelled_task(target: Target) -> str:
     async def cancel(store: Any) -> list[str]:
         await store.append("s", *_batch("m", 0, 1))
-        task = asyncio.create_task(store.append("s", *_batch("m", 1, 2)))
+        task = asyncio.create_task(store.append("s", *_batch("m", 1, 2 if batches else 1)))
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -193,10 +199,11 @@ def _cancelled_task(target: Target) -> str:
         return found
 
     with closing(target.make()) as store:
+        batches = getattr(store, "batches", True)
         found = asyncio.run(cancel(store))
     with closing(target.make()) as store:  # a write that went on after the cancellation has ended by now
         _expect(asyncio.run(store.read("s")), found)
-    _expect(found, ["m 0.0", "m 1.0", "m 1.1"] if len(found) > 1 else ["m 0.0"])
+    _expect(found, ["m 0.0", "m 1.0", "m 1.1"][: 3 if batches else 2] if len(found) > 1 else ["m 0.0"])
     return "stored" if len(found) > 1 else "not stored"
 
 
@@ -219,7 +226,7 @@ def _deletion(target: Target) -> str | None:
         _expect(asyncio.run(store.read("other")), ["other 0.0", "other 0.1"])
         if target.server is not None:
             return "the files of a server are not read"
-        left = sorted(one.name for one in target.folder.iterdir() if b"needle" in one.read_bytes())
+        left = [one.name for one in target.files() if b"needle" in one.read_bytes()]
     if left:
         raise AssertionError(f"words of a deleted session are in {', '.join(left)}")
     return None

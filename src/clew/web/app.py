@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from hmac import compare_digest
 from typing import Any
 
-import jinja2
 import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -22,26 +22,22 @@ from clew.exports.render.text import LONGEST
 from clew.exports.to_markdown import markdown
 from clew.store.windows import end_below, number_of, window
 from clew.web import conversation as talk
-from clew.web import downloads, finding, listing, live
+from clew.web import downloads, files, finding, listing, live
 from clew.web.answers import form_of, json_answer, key_of, markdown_answer, path_of, span_of
 from clew.web.attachments import attachment
 from clew.web.changes import CHANGES
 from clew.web.comparing import comparison, comparison_lines, comparison_value
-from clew.web.outline import WINDOW, outline_page, outline_value, url, window_start
+from clew.web.outline import BATCH, WINDOW, outline_page, outline_value, url, window_start
 from clew.web.site import Locked, Site, typed_key
+from clew.web.templating import render
 from clew.web.views import (
     PINNED,
-    dot,
-    many,
     node_value,
     origin,
     project_of,
     resume_command,
     session_value,
     shown_text,
-    to_line,
-    to_tip,
-    tool,
     tool_of,
     utc_now,
 )
@@ -58,16 +54,6 @@ class Pages:
     def __init__(self, site: Site) -> None:
         self._site = site
         self.streams = live.Streams()
-        loader = jinja2.PackageLoader("clew.web")
-        self._templates = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-        self._templates.filters |= {
-            "shown": lambda text: to_line(site.secrets.in_line(text or "")),
-            "tip": lambda text: to_tip(site.secrets.in_line(text or "")),
-            "n": lambda number: f"{number:,}", "many": many, "dot": dot,
-        }  # fmt: skip
-        self._templates.globals |= {
-            "site": site, "tool": tool, "asset": lambda name: f"/static/{site.assets[name].name}",
-        }  # fmt: skip
 
     def end(self) -> None:
         """Ends searches that build an index: the server ends."""
@@ -102,13 +88,13 @@ class Pages:
         session, head = self._site.session(key), request.query_params.get("head") or None
         first, last = span_of(request)
         if form:
-            last = first + WINDOW - 1 if last is None else min(last, first + downloads.STEP - 1)
+            last = first + BATCH - 1 if last is None else min(last, first + downloads.STEP - 1)
             found = window(session, first, last, head=head)
             if form == "md":
                 return markdown_answer(markdown(session, found.nodes))
             values = {"conversation": session_value(session), "messages": [node_value(node) for node in found.nodes]}
             return json_answer({**values, "from": first, "total": found.total})
-        view = talk.view(self._site, session, first, head=head)
+        view = talk.view(self._site, session, first, last=last, head=head)
         words = request.query_params.get("find", "")[:1000]
         matches = []
         if words.strip():
@@ -118,8 +104,9 @@ class Pages:
             "conversation.html",
             session=session, view=view, url=url, words=words, matches=matches, tool_of=tool_of(session),
             origin=origin(session), project=project_of(session), resume=resume_command(session),
-            facts=talk.facts(session), checkpoints=talk.checkpoints(session, now), whole=downloads.WHOLE,
+            facts=talk.facts(session), checkpoints=files.checkpoints(session, now), whole=downloads.WHOLE,
             parts=downloads.PARTS, subagents=talk.subagents(session), compare_url=talk.compare_url, WINDOW=WINDOW,
+            BATCH=BATCH, change_url=files.change_url,
             labels=[label for label in session.labels if label != PINNED], pinned=PINNED in session.labels,
             start_of=window_start, most=finding.MOST, newest=talk.newest(view),
         )  # fmt: skip
@@ -142,6 +129,18 @@ class Pages:
         if form == "md":
             return markdown_answer(f"- #{one.number} {shown_line(one.words)}" for one in found.prompts)
         return self._page("outline.html", session=session, found=found, head=head)
+
+    def files(self, request: Request) -> Response:
+        """The files that a conversation changed, and its checkpoints."""
+        session, (first, _) = self._site.session(request.path_params["key"]), span_of(request)
+        head = request.query_params.get("head") or None
+        found, rows = files.file_changes(session, first, head=head), files.checkpoints(session, utc_now())
+        form = form_of(request)
+        if form == "json":
+            return json_answer(files.changes_value(found, rows))
+        if form == "md":
+            return markdown_answer(files.changes_lines(found, rows))
+        return self._page("files.html", session=session, found=found, rows=rows, head=head, links=files.links)
 
     def find(self, request: Request) -> Response:
         """Matches inside one conversation, as JSON: for a page while words are typed."""
@@ -207,7 +206,7 @@ class Pages:
     def compare(self, request: Request) -> Response:
         """Two branches from where they part."""
         session = self._site.session(request.path_params["key"])
-        form = request.path_params.get("form", "")
+        form = form_of(request)
         found = comparison(self._site, session, request.query_params.get("a"), request.query_params.get("b"))
         if form == "json":
             return json_answer(comparison_value(found))
@@ -260,7 +259,8 @@ class Pages:
             await run_in_threadpool(talk.find_node, session, after)
         if len(self.streams) >= STREAMS:
             raise HTTPException(503, "Too many pages are open.")
-        stream = self.streams.events(session, after)
+        forget = partial(self._site.rendered.forget, session.id)
+        stream = self.streams.events(session, after, forget)
         return StreamingResponse(stream, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 
     async def change(self, request: Request) -> Response:
@@ -307,7 +307,7 @@ class Pages:
     # -- answers
 
     def _page(self, template: str, *, status: int = 200, **values: Any) -> Response:
-        return HTMLResponse(self._templates.get_template(template).render(**values), status)
+        return HTMLResponse(render(self._site, template, **values), status)
 
     def _name(self, text: str) -> str:
         return shown_line(self._site.secrets.in_line(text))
@@ -360,9 +360,9 @@ def make_app(site: Site) -> tuple[Starlette, Pages]:
         get("/c/{key}/messages", pages.messages),
         get("/c/{key}/events", pages.events),
         *(get(f"/c/{{key}}/outline{end}", pages.outline) for end in ("", ".json", ".md")),
+        *(get(f"/c/{{key}}/files{end}", pages.files) for end in ("", ".json", ".md")),
         get("/c/{key}/find.json", pages.find),
-        get("/c/{key}/compare", pages.compare),
-        get("/c/{key}/compare.{form}", pages.compare),
+        *(get(f"/c/{{key}}/compare{end}", pages.compare) for end in ("", ".json", ".md")),
         get("/c/{key}/blob/{digest}", pages.blob),
         get("/c/{key}/export", pages.export),
         get("/c/{key}/export/{form}", pages.export),

@@ -11,8 +11,8 @@ from starlette.responses import Response, StreamingResponse
 
 from clew.store.session import Session
 
-SANDBOX = "sandbox; default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
-"""A PDF viewer needs its own styles; nothing may run, load or be sent."""
+SANDBOX = "sandbox; default-src 'none'; frame-ancestors 'none'"
+"""Nothing may run, load or be sent. A browser shows neither a PDF nor a recording so: they are downloaded."""
 _SIGNS = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -21,6 +21,9 @@ _SIGNS = (
     (b"%PDF-", "application/pdf"),
     (b"ID3", "audio/mpeg"),
     (b"\xff\xfb", "audio/mpeg"),
+    (b"\xff\xf3", "audio/mpeg"),
+    (b"\xff\xf2", "audio/mpeg"),
+    (b"fLaC", "audio/flac"),
     (b"OggS", "audio/ogg"),
     (b"\x1aE\xdf\xa3", "video/webm"),
 )
@@ -34,10 +37,10 @@ def attachment(session: Session, digest: str, name: str, range_header: str | Non
     pieces = session.blobs.open(digest)
     head = next(pieces, b"")
     kind = sniff(head)
-    shown = kind.startswith(("image/", "audio/", "video/")) or kind == "application/pdf"
+    how = "inline" if kind.startswith("image/") else "attachment"
     headers = {
         "content-security-policy": SANDBOX,
-        "content-disposition": f"{'inline' if shown else 'attachment'}; {_file_name(name or digest[:12])}",
+        "content-disposition": f"{how}; {_file_name(name or digest[:12])}",
         "accept-ranges": "bytes",
         "cache-control": "private, no-store",
     }
@@ -61,7 +64,7 @@ def sniff(head: bytes) -> str:
     if head[:4] == b"RIFF":
         return {b"WEBP": "image/webp", b"WAVE": "audio/wav"}.get(head[8:12], "application/octet-stream")
     if head[4:8] == b"ftyp":
-        return "video/mp4"
+        return "audio/mp4" if head[8:11] == b"M4A" else "video/mp4"
     if b"\0" in head[:4096]:
         return "application/octet-stream"
     return "text/plain; charset=utf-8"

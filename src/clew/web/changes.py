@@ -11,8 +11,9 @@ from clew.errors import Invalid, NotFound
 from clew.store.session import Session
 from clew.store.store import Store
 from clew.store.windows import number_of, window
-from clew.web.conversation import NOTES, has_checkpoints
-from clew.web.views import PINNED
+from clew.web.conversation import NOTES
+from clew.web.files import checkpoints
+from clew.web.views import PINNED, utc_now
 
 LONGEST = 4_000
 """Characters of a title, a label or a note."""
@@ -70,7 +71,7 @@ def preview_rewind(store: Store, session: Session, values: Values) -> Values:
     if number is None:
         raise NotFound("message", target, hint="It is not on the current path of the conversation.")
     plan: Values = {"number": number, "left": window(session, 1, 0).total - number, "files": None}
-    if has_checkpoints(session):
+    if checkpoints(session, utc_now()):
         planned = Checkpoints(session, session.cwd or "").rewind(target, mode="both", dry_run=True)
         plan["files"] = {
             "possible": planned.can_rewind, "why": planned.error or "", "changed": planned.files_changed,

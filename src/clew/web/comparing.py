@@ -17,7 +17,8 @@ from clew.exports.render.message import Entry, Renderer, entry, money
 from clew.exports.to_markdown import markdown
 from clew.store.session import Session
 from clew.store.windows import leaving, number_of, window
-from clew.web.conversation import ChangedFile, changed_files, hide_secrets
+from clew.web.conversation import hide_secrets
+from clew.web.files import ChangedFile, changed_files
 from clew.web.outline import url, window_start
 from clew.web.site import Site
 from clew.web.views import many, node_value, snippet

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from datetime import UTC, date, datetime
+from datetime import date
 from html import escape
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
@@ -12,18 +11,17 @@ from urllib.parse import quote, urlencode
 from markupsafe import Markup
 
 from clew.backends import BODY
-from clew.base.messages import Media, ToolCall
+from clew.base.messages import Media
 from clew.engine.node import Node, node_row
 from clew.errors import ClewError, Corrupted, NotFound
-from clew.exports.render import diff
 from clew.exports.render.message import Entry, Links, Renderer, entry, money, seam
 from clew.exports.render.text import inline, one_line, plain
-from clew.exports.render.tools import changes
 from clew.store.session import Session
 from clew.store.windows import Leaving, leaving, seams, window
-from clew.web.outline import WINDOW, Outline, outline, url, window_start
+from clew.web.files import ChangedFile, changed_files
+from clew.web.outline import BATCH, WINDOW, Outline, outline, url, window_start
 from clew.web.site import Site
-from clew.web.views import ago, snippet
+from clew.web.views import snippet
 
 AFTER = 20
 """Messages read after a window, for the results of its last tool calls."""
@@ -53,15 +51,6 @@ class SideBranch(NamedTuple):
     fork: bool
 
 
-class ChangedFile(NamedTuple):
-    """A file that tool calls changed, with the lines added and removed and the last message that changed it."""
-
-    path: str
-    added: int
-    removed: int
-    anchor: str
-
-
 class View(NamedTuple):
     """A page of a conversation."""
 
@@ -76,7 +65,7 @@ class View(NamedTuple):
     outline: Outline
     branches: list[SideBranch]
     files: list[ChangedFile]
-    """Files changed by tool calls of the window."""
+    """Files that tool calls changed: of the whole conversation if it is short, else of the window."""
     failed: int
     seams: list[int]
     """The numbers of the first messages after compactions, on the whole path."""
@@ -90,7 +79,7 @@ def view(
     Without `whole`, only the articles: neither the outline nor the files.
     """
     first = max(1, first)
-    upto = first + WINDOW - 1 if last is None else max(first, min(last, first + WINDOW - 1))
+    upto = first + WINDOW - 1 if last is None else max(first, min(last, first + BATCH - 1))
     found = window(session, first, upto + AFTER, head=head)
     every = [hide_secrets(site, entry(node)) for node in found.nodes]
     entries, more = every[: upto - first + 1], every[upto - first + 1 :]
@@ -122,8 +111,14 @@ def view(
     failed = sum(result.is_error for one in entries for result in one.results)
     return View(
         session, head, first, first + len(entries) - 1, found.total, articles, entries, prompts, branches,
-        changed_files(entries) if whole else [], failed, turns,
+        _changes(session, entries, found.total, head) if whole else [], failed, turns,
     )  # fmt: skip
+
+
+def _changes(session: Session, entries: list[Entry], total: int, head: str | None) -> list[ChangedFile]:
+    if len(entries) < total <= BATCH:
+        return changed_files(map(entry, window(session, 1, total, head=head).nodes))
+    return changed_files(entries)
 
 
 def _names(session: Session) -> dict[str, str]:
@@ -195,29 +190,6 @@ def facts(session: Session) -> dict[str, Any]:
     }
 
 
-def checkpoints(session: Session, now: datetime) -> list[dict[str, Any]]:
-    """The checkpoints of the working files, oldest first; none if the folder is not on this machine."""
-    from clew.checkpoints import Checkpoints
-
-    remote = ("//", "\\\\")  # a name that was imported must not make Windows connect to a server
-    if not session.cwd or session.cwd.startswith(remote) or not os.path.isdir(session.cwd):
-        return []
-    try:
-        found = Checkpoints(session, session.cwd).list()
-    except ClewError:
-        return []
-    return [
-        {"message": one.message, "files": sorted(one.states), "when": ago(one.created_at, now)}
-        for one in found
-        if one.rewound_to is None
-    ]
-
-
-def has_checkpoints(session: Session) -> bool:
-    """True if files of the conversation can be restored on this machine."""
-    return bool(checkpoints(session, datetime.now(UTC)))
-
-
 def subagents(session: Session) -> list[Session]:
     """The traces of its subagents; damaged ones are left out."""
     try:
@@ -238,9 +210,11 @@ def number_of_call(session: Session, call_id: str) -> int | None:
 
 def _article(site: Site, session: Session, renderer: Renderer, one: Entry, notes: object, how: tuple[Any, ...]) -> str:
     mine = tuple(str(text) for text in notes.get(one.node.id, ())) if isinstance(notes, dict) else ()
-    body = hash(node_row(one.node)[BODY])  # a redaction replaces it
-    key = (session.id, *how, one.node.id, body, one.number, renderer.uses(one), renderer.is_inside(one), mine)
-    return site.rendered.get(key, lambda: renderer.article(one, first=one.number == 1))
+    bodies = [hash(node_row(node)[BODY]) for node in (one.node, *renderer.uses(one))]  # a redaction replaces one
+    state = (bodies, one.number, renderer.is_inside(one), renderer.traces(one), mine)
+    return site.rendered.get(
+        (session.id, *how, one.node.id), state, lambda: renderer.article(one, first=one.number == 1)
+    )
 
 
 def _links(site: Site, session: Session, head: str | None) -> Links:
@@ -300,28 +274,6 @@ def _branches(site: Site, session: Session, sides: Sequence[Leaving]) -> list[Si
             SideBranch(title, where, one.messages, one.after, one.place, one.ways, one.head_id, fork is not None)
         )
     return found
-
-
-def changed_files(entries: Sequence[Entry]) -> list[ChangedFile]:
-    """Files that the tool calls changed, in the order of their first change."""
-    found: dict[str, ChangedFile] = {}
-    for one in entries:
-        for call in one.calls:
-            path = _path(call)
-            lines = changes(call) if path else []
-            if lines:
-                added, removed = diff.counts(lines)
-                before = found.get(path) or ChangedFile(path, 0, 0, "")
-                found[path] = ChangedFile(path, before.added + added, before.removed + removed, one.anchor)
-    return list(found.values())
-
-
-def _path(call: ToolCall) -> str:
-    for name in ("file_path", "path", "filepath", "filename", "notebook_path"):
-        value = call.arguments.get(name)
-        if isinstance(value, str):
-            return value
-    return ""
 
 
 def find_node(session: Session, node_id: str) -> Node:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import msgspec
 from starlette.responses import Response, StreamingResponse
@@ -13,6 +15,7 @@ from clew.exports.to_files import FORMS, exportable, file_name, parts
 from clew.exports.to_html import html
 from clew.exports.to_jsonl import jsonl
 from clew.exports.to_markdown import markdown
+from clew.exports.to_native import NativeFile, native_files
 from clew.store.session import Session
 from clew.store.store import Store
 from clew.store.windows import window
@@ -24,6 +27,7 @@ PARTS = {"markdown": "Markdown", "html": "HTML", "json": "JSON"}
 """Forms of a conversation or of a part of it."""
 STEP = 500
 """Messages that are read at a time."""
+_UNSAFE = re.compile(r"[^\w.-]+")
 
 
 def download(
@@ -37,13 +41,17 @@ def download(
     if form in WHOLE and partial:
         raise Invalid(f"a part of a conversation is {', '.join(PARTS)}, not {form}")
     pieces: Iterable[bytes]
-    if form == "jsonl":
+    files = [one for one in native_files(store, [session]) if session in one.sessions] if form == "native" else []
+    if len(files) > 1:
+        pieces = _archive(files)
+    elif form == "jsonl":
         pieces = jsonl(store, [session])
     elif form == "json" or partial:
         pieces = _part(session, form, nodes_between(session, first, last, head))
     else:
         pieces = parts(store, session, form, "full")  # type: ignore[arg-type]
-    name = file_name(session, next((end for known, end in FORMS.items() if known == form), ".json"))
+    end = next((end for known, end in FORMS.items() if known == form), ".json")
+    name = file_name(session, ".zip" if len(files) > 1 else end)
     name = name.encode("ascii", "replace").decode().replace("?", "_")
     headers = {
         "content-disposition": f'attachment; filename="{name}"',
@@ -58,6 +66,40 @@ def nodes_between(session: Session, first: int, last: int | None, head: str | No
     end = total if last is None else min(last, total)
     for start in range(max(1, first), end + 1, STEP):
         yield from window(session, start, min(start + STEP - 1, end), head=head).nodes
+
+
+def _archive(files: Iterable[NativeFile]) -> Iterator[bytes]:
+    """A zip archive of the files, written as they are read. Their names come from elsewhere: the last part is used."""
+    written = _Written()
+    with ZipFile(written, "w", ZIP_DEFLATED) as archive:
+        for number, one in enumerate(files, 1):
+            name = _UNSAFE.sub("_", (one.name or "rows").replace("\\", "/").rpartition("/")[2])[-80:]
+            with archive.open(f"{number}-{name}", "w") as out:
+                for part in one.parts():
+                    out.write(part)
+                    yield written.take()
+    yield written.take()
+
+
+class _Written:
+    """What was written since it was last taken."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def write(self, data: bytes) -> int:
+        self._parts.append(bytes(data))
+        return len(data)
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def take(self) -> bytes:
+        parts, self._parts = self._parts, []
+        return b"".join(parts)
 
 
 def _part(session: Session, form: str, nodes: Iterable[Node]) -> Iterator[bytes]:

@@ -34,8 +34,8 @@ MAX_HEADERS = 16 * 1024
 MAX_URL = 8 * 1024
 """Bytes of a request's URL."""
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src 'self'; "
+    "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 )
 _ALWAYS = {
     b"content-security-policy": POLICY.encode(),

@@ -66,8 +66,7 @@ class Filters(NamedTuple):
 
     def end(self) -> datetime | None:
         """The time before which the activity was."""
-        found = day_of(self.until)
-        return None if found is None else found + timedelta(days=1)
+        return day_of(self.until, timedelta(days=1))
 
     def match(self, session: Session, now: datetime) -> bool:
         """True if a session is to be listed. Corrupted."""
@@ -236,13 +235,13 @@ def _same(counts: Iterable[tuple[str, int]]) -> list[tuple[str, str, int]]:
     return [(name, name, count) for name, count in counts]
 
 
-def day_of(text: str) -> datetime | None:
-    """The beginning of a day written as 2026-05-14; None if it is none."""
+def day_of(text: str, more: timedelta = timedelta(0)) -> datetime | None:
+    """The beginning of a day written as 2026-05-14, or some time after it; None if it is none."""
     if not text:  # asked for every conversation of a list
         return None
     try:
-        return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).astimezone()
-    except ValueError:
+        return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).astimezone() + more
+    except (ValueError, OverflowError):
         return None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from weakref import WeakKeyDictionary
 
@@ -29,16 +29,17 @@ class Streams:
     def __len__(self) -> int:
         return len(self._open)
 
-    def events(self, session: Session, after: str | None) -> AsyncIterator[bytes]:
+    def events(self, session: Session, after: str | None, gone: Callable[[], object]) -> AsyncIterator[bytes]:
         """An event for each message after `after`, or each new one: its id, number and role.
 
-        It counts as open from now on. The page asks for the HTML of a message when the reader wants it.
+        It counts as open from now on. The page asks for the HTML of a message when the reader wants it. Calls `gone` if
+        the session is deleted.
         """
         watch, changed = session.watch(after=after) if after else session.watch(), asyncio.Event()
         self._open[watch] = changed
-        return self._events(watch, changed)
+        return self._events(watch, changed, gone)
 
-    async def _events(self, watch: Watch, changed: asyncio.Event) -> AsyncIterator[bytes]:
+    async def _events(self, watch: Watch, changed: asyncio.Event, gone: Callable[[], object]) -> AsyncIterator[bytes]:
         state, loop = state_of(watch), asyncio.get_running_loop()
 
         def notify() -> None:  # on any thread
@@ -62,6 +63,7 @@ class Streams:
                         break
                     yield b": still here\n\n"
         except ClewError:  # deleted, trashed, locked
+            gone()
             yield b"event: gone\ndata: {}\n\n"
         finally:
             self._open.pop(watch, None)

@@ -14,16 +14,20 @@ from clew.store.windows import window
 from clew.web.secrets import SecretFinder
 from clew.web.views import many, snippet
 
-WINDOW = 200
-"""Messages on one page of a conversation."""
+WINDOW = 50
+"""Messages on one page of a conversation: few, since the first paint waits for all of them."""
+BATCH = 200
+"""Messages that one request may ask for."""
 PAGE = 120
 """Prompts on one page of the outline."""
-BEFORE = 30
-"""Prompts before the window that the outline beside a conversation has."""
+BEFORE, AFTER = 20, 60
+"""Prompts before the window, and from it on, that the outline beside a long conversation has."""
 SCANNED = 6_000
 """Messages that one request reads to find prompts."""
-STEP = 600
-"""Messages that are read at a time. A shorter conversation has its whole outline on every page."""
+STEP = 150
+"""Messages that are read at a time."""
+SHORT = 600
+"""Messages of a conversation whose whole outline is on every page."""
 
 
 class Prompt(NamedTuple):
@@ -53,17 +57,17 @@ def outline(
 ) -> Outline:
     """The prompts around message `first`. `forks` are numbers of messages before a fork, with words for it."""
     total = window(session, 1, 0, head=head).total
-    if total <= STEP:
+    if total <= SHORT:
         return Outline(_lines(session, finder, _entries(session, 1, total, head), head, forks), None, None)
     before, earlier = _backward(session, first, head)
-    after, later = _forward(session, first, total, head)
+    after, later = _forward(session, first, total, head, AFTER)
     return Outline(_lines(session, finder, [*before, *after], head, forks), earlier, later)
 
 
 def outline_page(session: Session, finder: SecretFinder, first: int, *, head: str | None = None) -> Outline:
     """The prompts from message `first` on, one page of them."""
     total = window(session, 1, 0, head=head).total
-    found, later = _forward(session, max(1, first), total, head)
+    found, later = _forward(session, max(1, first), total, head, PAGE)
     return Outline(_lines(session, finder, found, head, ()), first if first > 1 else None, later)
 
 
@@ -93,14 +97,14 @@ def _entries(session: Session, first: int, last: int, head: str | None) -> list[
     return [entry(node) for node in window(session, first, last, head=head).nodes]
 
 
-def _forward(session: Session, first: int, total: int, head: str | None) -> tuple[list[Entry], int | None]:
-    """Entries from message `first` on until a page of prompts is complete, and the number after them."""
+def _forward(session: Session, first: int, total: int, head: str | None, most: int) -> tuple[list[Entry], int | None]:
+    """Entries from message `first` on with the next prompts, `most` of them, and the number after them."""
     found: list[Entry] = []
     prompts = 0
     for start in range(first, min(first + SCANNED, total + 1), STEP):
         for one in _entries(session, start, min(start + STEP - 1, total), head):
             prompts += is_prompt(one)
-            if prompts > PAGE:
+            if prompts > most:
                 return found, one.number
             found.append(one)
     following = first + SCANNED

@@ -11,7 +11,7 @@ from clew.base.messages import Block, Media, Message, Opaque, Text, Thinking, To
 from clew.errors import Invalid
 from clew.exports.render.text import conceal, name_secrets
 from clew.redaction import Rules, builtin
-from clew.redaction.rules import TimeBudget
+from clew.redaction.rules import OVERLAP, TimeBudget
 
 AROUND = 4_000
 """Characters around a snippet that are searched: a secret may begin before it or end after it."""
@@ -28,13 +28,20 @@ class SecretFinder:
         """MissingPackage without the package for rules."""
         self._rules = Rules(builtin())
 
-    def hide(self, text: str) -> str:
-        """The text with marks for its secrets, which the renderer shows when they are chosen."""
-        return conceal(text, self._spans(text))
+    def hide(self, text: str, most: int | None = None) -> str:
+        """The text with marks for its secrets, which the renderer shows when they are chosen.
 
-    def in_line(self, text: str) -> str:
+        With `most`, that many characters of the text; fewer if a secret begins before the end and goes on after it.
+        """
+        if most is None or len(text) <= most:
+            return conceal(text, self._spans(text))
+        spans = self._spans(text[: most + OVERLAP])
+        end = next((start for start, stop, _ in spans if start < most < stop), most)
+        return conceal(text[:end], (one for one in spans if one[1] <= end))
+
+    def in_line(self, text: str, most: int | None = None) -> str:
         """The text with the kind of each secret in its place: for lines and links, where nothing can be chosen."""
-        return name_secrets(self.hide(name_secrets(text)))
+        return name_secrets(self.hide(name_secrets(text), most))
 
     def in_message(self, message: Message) -> Message:
         """The message with marks for the secrets in its blocks; the same object if there are none."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -20,6 +21,7 @@ from clew.web.app import Pages, make_app
 from clew.web.guard import ENTER, WebGuard
 from clew.web.live import Streams
 from clew.web.site import IDLE, Locked, Opener, Site
+from clew.web.templating import warm
 
 TRIED = 20
 """Ports after the wanted one that are tried if it is taken."""
@@ -103,8 +105,6 @@ class Server:
     @contextmanager
     def in_background(self) -> Iterator[str]:
         """Runs on a thread; gives the URL. For tests and benchmarks."""
-        import threading
-
         started = threading.Event()
         thread = threading.Thread(target=self.run, args=(started.set,), daemon=True)
         thread.start()
@@ -161,6 +161,7 @@ class _Uvicorn(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
+        threading.Thread(target=warm, name="clew-warm", daemon=True).start()
         self._ready()
 
     async def main_loop(self) -> None:

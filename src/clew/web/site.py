@@ -147,7 +147,15 @@ class Site:
 
     def session(self, key: str) -> Session:
         """A session by id or handle. NotFound; Ambiguous."""
-        return self.store.sessions.get(key)
+        try:
+            return self.store.sessions.get(key)
+        except NotFound:
+            self.rendered.forget(key)
+            raise
+
+    def asset_url(self, name: str) -> str:
+        """The URL of a static file."""
+        return f"/static/{self.assets[name].name}"
 
     def asset(self, name: str) -> Asset:
         """A static file by its name with the hash. NotFound."""
@@ -185,7 +193,8 @@ class Cache:
     """HTML of messages, the most recently used last. Bounded in number, bytes and time."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self._items: OrderedDict[Any, tuple[float, str]] = OrderedDict()
+        self._items: OrderedDict[Any, tuple[float, Any, str]] = OrderedDict()
+        """When each was made, of what, and the HTML. The first part of a key is the id of a session."""
         self._made: deque[tuple[float, Any]] = deque()
         """When each was made, oldest first; also of some that are no longer kept."""
         self._size = 0
@@ -193,28 +202,34 @@ class Cache:
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
 
-    def get(self, key: tuple[Any, ...], make: Callable[[], str]) -> str:
-        """The HTML under this key, made if it is missing."""
-        key, now = (VERSION, *key), self._clock()
+    def get(self, key: tuple[Any, ...], state: Any, make: Callable[[], str]) -> str:
+        """The HTML under this key, made if it is missing or was made of another state, which is then forgotten."""
+        state, now = (VERSION, state), self._clock()
         with self._lock:
             self._expire(now)
             found = self._items.get(key)
-            if found is not None:
+            if found is not None and found[1] == state:
                 self._items.move_to_end(key)
-                return found[1]
+                return found[2]
         html = make()
         with self._lock:
-            if key not in self._items:
-                self._items[key] = now, html
-                self._made.append((now, key))
-                if len(self._made) > 2 * CACHED:
-                    kept = ((at, one) for one, (at, _) in self._items.items())
-                    self._made = deque(sorted(kept, key=lambda pair: pair[0]))
-                self._size += len(html)
-                self._arm()
+            self._drop(key)
+            self._items[key] = now, state, html
+            self._made.append((now, key))
+            if len(self._made) > 2 * CACHED:
+                kept = ((at, one) for one, (at, _, _) in self._items.items())
+                self._made = deque(sorted(kept, key=lambda pair: pair[0]))
+            self._size += len(html)
+            self._arm()
             while self._items and (len(self._items) > CACHED or self._size > CACHED_BYTES):
-                self._size -= len(self._items.popitem(last=False)[1][1])
+                self._drop(next(iter(self._items)))
         return html
+
+    def forget(self, session: str) -> None:
+        """Forgets the messages of a session, which may have been purged."""
+        with self._lock:
+            for key in [key for key in self._items if key[0] == session]:
+                self._drop(key)
 
     def clear(self) -> None:
         """Forgets everything."""
@@ -246,7 +261,11 @@ class Cache:
         while self._made and now - self._made[0][0] > FRESH:
             at, key = self._made.popleft()
             if self._items.get(key, (None,))[0] == at:
-                self._size -= len(self._items.pop(key)[1])
+                self._drop(key)
+
+    def _drop(self, key: Any) -> None:
+        found = self._items.pop(key, None)
+        self._size -= 0 if found is None else len(found[2])
 
 
 def typed_key(text: str) -> Key:

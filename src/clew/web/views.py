@@ -24,7 +24,7 @@ from clew.store.session import Session
 from clew.web.secrets import SecretFinder
 
 RAW = 1_000_000
-"""Bytes of a message that are shown as text."""
+"""Characters of a message that are shown as it is stored."""
 PINNED = "pinned"
 """The label of pinned conversations."""
 OWN = "clew"
@@ -57,7 +57,7 @@ def tool_of(session: Session) -> ToolBadge:
 @lru_cache(256)  # the names come from stored data
 def tool(name: str) -> ToolBadge:
     """A program by its name."""
-    known = _sources().get(name)
+    known = None if name == OWN else _sources().get(name)
     title = known.title if known is not None else name
     badge, hue = _BADGES.get(name, (title[:2], "ow"))
     return ToolBadge(name, title, badge, hue)
@@ -72,7 +72,7 @@ def origin(session: Session) -> dict[str, str]:
 def resume_command(session: Session) -> str:
     """The command that continues a conversation in the tool it came from, in its directory; else in clew."""
     noted = origin(session)
-    command = resume_elsewhere(noted.get("tool", ""), noted.get("id", ""))
+    command = resume_elsewhere(noted["tool"], noted.get("id", "")) if "tool" in noted else None
     if command is None:
         return f"clew chat -c {session.handle}"
     return f"cd {quote(session.cwd)} && {command}" if session.cwd else command
@@ -124,7 +124,7 @@ def snippet(node: Node, finder: SecretFinder, width: int = 160) -> str:
         message = node.message
     except ClewError:
         return "Damaged message"
-    words = _one_line(finder.in_line(" ".join(texts(message.blocks))[: 20 * width])).strip()
+    words = _one_line(finder.in_line(" ".join(texts(message.blocks)), 20 * width)).strip()
     return words if len(words) <= width else f"{words[: width - 1]}…"
 
 
@@ -213,6 +213,6 @@ def _sources() -> dict[str, Source]:
 
 def shown_text(body: bytes, secrets: SecretFinder) -> Markup:
     """Stored bytes as text for `pre`."""
-    text = body[:RAW].decode("utf-8", "backslashreplace")
-    rest = f"\n… {len(body) - RAW:,} more bytes in the file" if len(body) > RAW else ""
-    return Markup(inline(secrets.hide(text)) + rest)
+    text = body.decode("utf-8", "backslashreplace")
+    rest = f"\n… {len(text) - RAW:,} more characters in the file" if len(text) > RAW else ""
+    return Markup(inline(secrets.hide(text, RAW)) + rest)

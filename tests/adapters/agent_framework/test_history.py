@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import tempfile
 import warnings
@@ -21,6 +20,8 @@ import clew
 from clew import redaction
 from clew.adapters.agent_framework import ClewHistoryProvider
 from tests.adapters.agent_framework.agents import agent
+from tests.adapters.commands import QUESTION, expect_weather
+from tests.adapters.processes import run_together
 
 
 def said(text, role="user", **fields):
@@ -171,16 +172,21 @@ def fill(path, name):
 
 def test_two_processes(tmp_path):
     """Two processes that save to one session lose nothing, and keep what belongs together."""
-    context = multiprocessing.get_context("spawn")
-    path = os.fspath(tmp_path / "c.db")
-    workers = [context.Process(target=fill, args=(path, name)) for name in ("a", "b")]
-    for one in workers:
-        one.start()
-    for one in workers:
-        one.join(120)
-        assert one.exitcode == 0
+    path = run_together(fill, tmp_path / "c.db")
     with ClewHistoryProvider(path) as provider:
         found = [one.text for one in asyncio.run(provider.get_messages("s"))]
         assert found[::2] == found[1::2]
         for name in ("a", "b"):
             assert [one for one in found[::2] if one.startswith(name)] == [f"{name} {number}" for number in range(30)]
+
+
+def test_in_the_command_line(opened):
+    """A session with a tool call is listed, found, shown, redacted and purged."""
+
+    async def run(history):
+        one = agent(history)
+        await one.run(QUESTION, session=one.create_session(session_id="trip"))
+
+    with opened(ClewHistoryProvider) as history:
+        asyncio.run(run(history))
+    expect_weather(opened)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import multiprocessing
-import os
 
 import pytest
 
@@ -24,7 +22,8 @@ from clew.adapters.claude import ClewSessionStore
 from clew.sources.registry import find
 from clew.sources.run import run
 from tests.adapters.claude.entries import SESSION, entry, id, key
-from tests.adapters.commands import expect_weather
+from tests.adapters.commands import QUESTION, expect_weather
+from tests.adapters.processes import run_together
 
 
 def test_conformance(opened):
@@ -177,14 +176,7 @@ def mirror(path, start):
 
 def test_two_processes(tmp_path):
     """Two processes that append to one transcript lose nothing, and each keeps its order."""
-    context = multiprocessing.get_context("spawn")
-    path = os.fspath(tmp_path / "c.db")
-    workers = [context.Process(target=mirror, args=(path, start)) for start in (0, 100)]
-    for one in workers:
-        one.start()
-    for one in workers:
-        one.join(60)
-        assert one.exitcode == 0
+    path = run_together(mirror, tmp_path / "c.db", (0, 100))
     with ClewSessionStore(path) as store:
         found = asyncio.run(store.load(key()))
         assert len(found) == 80
@@ -204,16 +196,16 @@ def test_trash(tmp_path):
             asyncio.run(store.append(key(), [entry(1, "b")]))
 
 
-def test_in_the_command_line(tmp_path):
-    """A transcript with a tool call is listed, found and shown."""
+def test_in_the_command_line(opened):
+    """A transcript with a tool call is listed, found, shown, redacted and purged."""
     call = {"type": "tool_use", "id": "1", "name": "weather", "input": {"city": "Turin"}}
     result = {"type": "tool_result", "tool_use_id": "1", "content": "sunny"}
-    said = [entry(0, "Weather?"), entry(1, ""), entry(2, "", role="user"), entry(3, "It is sunny.")]
+    said = [entry(0, QUESTION), entry(1, ""), entry(2, "", role="user"), entry(3, "It is sunny.")]
     said[1]["message"]["content"] = [call]
     said[2]["message"]["content"] = [result]
-    with ClewSessionStore(tmp_path / "c.db") as store:
+    with opened(ClewSessionStore) as store:
         asyncio.run(store.append(key(), said))
-    expect_weather(tmp_path / "c.db")
+    expect_weather(opened)
 
 
 def test_an_import_before_the_mirror(tmp_path):

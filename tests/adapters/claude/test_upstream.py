@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+
+from tests.adapters.upstream import run_upstream
 
 pytest.importorskip("claude_agent_sdk", reason="claude-agent-sdk is not installed")
 
@@ -30,21 +26,5 @@ or cancelled_after_mkdtemp
 
 def test_upstream(tmp_path):
     """Every test of the SDK that does not reach into its own store passes with ours."""
-    root = Path(__file__).parents[3]
-    sdist = next(iter(Path(sys.prefix, "sdist").glob("claude_agent_sdk-*/tests")), None)
-    if sdist is None:
-        pytest.skip("the sdist of claude-agent-sdk is not there: `make test-adapters` downloads it")
-    done = subprocess.run(
-        [
-            sys.executable, "-m", "pytest", "-p", "swapped", "-q", "-o", "addopts=", "-o", "asyncio_mode=auto",
-            "-p", "no:cacheprovider", "-k", f"not ({' '.join(INTERNAL.split())})",
-            *(f"tests/{name}" for name in FILES),
-        ],
-        cwd=sdist.parent, capture_output=True, text=True, timeout=240, check=False,
-        env={**os.environ, "PYTHONPATH": f"{Path(__file__).parent}{os.pathsep}{root / 'src'}", "HOME": str(tmp_path)},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-3000:]
-    passed = re.search(r"(\d+) passed(?:, (\d+) deselected)?", done.stdout)
-    assert passed is not None
-
-    assert int(passed[1]) >= 330
+    passed = run_upstream("claude", "claude_agent_sdk", FILES, tmp_path, without=INTERNAL)
+    assert passed >= 330

@@ -20,6 +20,7 @@ class Services:
     """A service; a stale session is read again, as ADK asks its callers to do."""
 
     deduplicates = False
+    batches = False
     _service: Any
 
     def __init__(self, path: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import subprocess
 import sys
@@ -26,8 +25,10 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 import clew
 from clew.adapters.google_adk import ClewArtifactService, ClewMemoryService, ClewSessionService
+from tests.adapters.commands import QUESTION, expect_weather
 from tests.adapters.google_adk.agents import agent, user
 from tests.adapters.google_adk.test_contract import ONE, WHO, said, texts
+from tests.adapters.processes import run_together
 
 USERS = st.sampled_from(["ada", "bob"])
 IDS = st.sampled_from(["s1", "s2", "s3"])
@@ -330,14 +331,7 @@ def race(path, name):
 
 def test_two_processes(tmp_path, run):
     """Two processes that merge lose no event and no state."""
-    context = multiprocessing.get_context("spawn")
-    path = os.fspath(tmp_path / "c.db")
-    workers = [context.Process(target=race, args=(path, name)) for name in ("a", "b")]
-    for one in workers:
-        one.start()
-    for one in workers:
-        one.join(120)
-        assert one.exitcode == 0
+    path = run_together(race, tmp_path / "c.db")
     with ClewSessionService(path) as service:
         stored = run(service.get_session(**ONE))
         for name in ("a", "b"):
@@ -396,3 +390,19 @@ def test_the_command_line_shows_it(tmp_path, run):
     shown = clew_says("show", "@last")
     assert all(word in shown for word in ("weather", "Turin", "sunny in Turin"))
     assert "sunny" in clew_says("search", "sunny")
+
+
+def test_in_the_command_line(opened):
+    """A session with a tool call is listed, found, shown, redacted and purged."""
+
+    async def run(service):
+        await service.create_session(**ONE)
+        runner = Runner(app_name=ONE["app_name"], agent=agent(), session_service=service)
+        async for _ in runner.run_async(
+            user_id=ONE["user_id"], session_id=ONE["session_id"], new_message=user(QUESTION)
+        ):
+            pass
+
+    with opened(ClewSessionService) as service:
+        asyncio.run(run(service))
+    expect_weather(opened)

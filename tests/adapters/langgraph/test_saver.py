@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import sqlite3
 from contextlib import closing
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -20,8 +20,9 @@ from langgraph.types import Command, interrupt
 
 import clew
 from clew.adapters.langgraph import ClewSaver
-from tests.adapters.commands import expect_weather
+from tests.adapters.commands import QUESTION, expect_weather
 from tests.adapters.langgraph.graphs import agent, ask, echo, thread
+from tests.adapters.processes import run_together
 
 
 def put(saver, name, values, step, *, config=None, run="r1"):
@@ -278,6 +279,58 @@ def test_writes_may_come_before_their_checkpoint(opened):
         assert saver.get_tuple(thread("t")).pending_writes == [("task", "x", 1), ("task", "y", 2)]
 
 
+def test_another_saver_deletes_and_writes(opened):
+    """A saver that remembers a thread stores it whole after another one has deleted it, and made it again."""
+    said = [HumanMessage(str(number), id=str(number)) for number in range(6)]
+    with opened(ClewSaver) as saver:
+        other = ClewSaver(saver.store)
+        config = put(saver, "t", {"messages": said[:1]}, 1)
+        config = put(saver, "t", {"messages": said[:2]}, 2, config=config)
+        other.delete_thread("t")
+        config = put(saver, "t", {"messages": said[:3]}, 3, config=config)
+        assert saver.get_tuple(config).checkpoint["channel_values"]["messages"] == said[:3]
+        other.delete_thread("t")
+        put(other, "t", {"messages": said[3:5]}, 4)
+        config = put(saver, "t", {"messages": said[:4]}, 5, config=config)
+        assert other.get_tuple(config).checkpoint["channel_values"]["messages"] == said[:4]
+        assert saver.store.verify().ok
+
+
+def test_another_saver_writes_a_later_checkpoint(opened):
+    """The latest checkpoint has the highest id, although a saver with a lower one was the last to write."""
+    with opened(ClewSaver) as saver:
+        other = ClewSaver(saver.store)
+        put(saver, "t", {"x": 1}, 1)
+        early = empty_checkpoint()
+        late = put(other, "t", {"x": 2}, 2)
+        saver.put(thread("t", checkpoint_ns=""), early, {"step": 3}, {})
+        assert saver.get_tuple(thread("t")).config == late
+        assert [one.metadata["step"] for one in other.list(thread("t"))] == [2, 3, 1]
+        put(saver, "t", {"x": 4}, 4)
+        assert [one.metadata["step"] for one in saver.list(thread("t", checkpoint_ns=""))] == [4, 2, 3, 1]
+
+
+def test_a_call_is_one_transaction(tmp_path):
+    """A checkpoint with a new message, and two writes of a task, are each one transaction of eight statements."""
+    with ClewSaver(tmp_path / "c.db") as saver:
+        said = [{"role": "user", "content": str(number)} for number in range(4)]
+        config = put(saver, "t", {"messages": said[:1]}, 1, run=None)
+        config = put(saver, "t", {"messages": said[:2]}, 2, config=config, run=None)
+        config = put(saver, "t", {"messages": said[:3]}, 3, config=config, run=None)
+        ran = []
+        backend: Any = saver._keyed.engine.backend
+        conn = backend._writer.tx.conn
+        conn.set_trace_callback(ran.append)
+        config = put(saver, "t", {"messages": said}, 4, config=config, run=None)
+        assert ran.count("COMMIT") == 1
+        assert len(ran) <= 8, ran
+        ran.clear()
+        saver.put_writes(config, [("x", 1), ("y", 2)], "task")
+        conn.set_trace_callback(None)
+        assert ran.count("COMMIT") == 1
+        assert len(ran) <= 8, ran
+
+
 KILLED = """
 import os, signal, sys
 from clew.adapters.langgraph import ClewSaver
@@ -310,14 +363,7 @@ def fill(path, name):
 
 def test_two_processes(tmp_path):
     """Two processes that write at once, the first time a store is made, lose nothing."""
-    context = multiprocessing.get_context("spawn")
-    path = str(tmp_path / "c.db")
-    workers = [context.Process(target=fill, args=(path, name)) for name in ("a", "b")]
-    for one in workers:
-        one.start()
-    for one in workers:
-        one.join(60)
-        assert one.exitcode == 0
+    path = run_together(fill, tmp_path / "c.db")
     with ClewSaver(path) as saver:
         for name in ("a", "b"):
             assert len(agent(saver).get_state(thread(name)).values["messages"]) == 40
@@ -347,8 +393,8 @@ def test_a_store_that_redacts_is_refused(tmp_path):
         ClewSaver(store)
 
 
-def test_in_the_command_line(tmp_path):
-    """A thread with a tool call is listed, found and shown."""
-    with ClewSaver(tmp_path / "c.db") as saver:
-        agent(saver).invoke(ask("Weather?"), thread("t"))
-    expect_weather(tmp_path / "c.db")
+def test_in_the_command_line(opened):
+    """A thread with a tool call is listed, found, shown, redacted and purged."""
+    with opened(ClewSaver) as saver:
+        agent(saver).invoke(ask(QUESTION), thread("t"))
+    expect_weather(opened, keeps_states=True)

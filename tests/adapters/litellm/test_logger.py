@@ -14,7 +14,7 @@ import litellm
 
 import clew
 from clew.adapters.litellm import ClewLogger
-from tests.adapters.commands import expect_weather
+from tests.adapters.commands import QUESTION, expect_weather
 
 pytestmark = pytest.mark.filterwarnings("default")  # LiteLLM's own models warn
 TOOL_CALL = {"id": "call-1", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Turin"}'}}
@@ -194,11 +194,11 @@ def test_killed(killed, tmp_path):
         assert [node.text for node in session.path()] == ["Hi", "Hello.", "More", "Sure."]
 
 
-def test_in_the_command_line(tmp_path):
-    """A conversation with a tool call is listed, found and shown."""
-    asked = [user("Weather?"), {"role": "assistant", "content": None, "tool_calls": [TOOL_CALL]}]
+def test_in_the_command_line(opened):
+    """A conversation with a tool call is listed, found, shown, redacted and purged."""
+    asked = [user(QUESTION), {"role": "assistant", "content": None, "tool_calls": [TOOL_CALL]}]
     asked.append({"role": "tool", "tool_call_id": "call-1", "content": "sunny"})
-    with attached(ClewLogger(tmp_path / "c.db")) as logger:
+    with attached(opened(ClewLogger)) as logger:
         complete(asked, "It is sunny.")
         wait_for(logger, 4)
-    expect_weather(tmp_path / "c.db")
+    expect_weather(opened)

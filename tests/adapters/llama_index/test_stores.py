@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import tempfile
 
@@ -24,6 +23,8 @@ from llama_index.core.storage.chat_store.base_db import MessageStatus
 from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 
 from clew.adapters.llama_index import ClewChatStore, ClewDBChatStore
+from tests.adapters.commands import QUESTION, expect_weather
+from tests.adapters.processes import run_together
 
 KEYS = st.sampled_from(["a", "b"])
 TEXTS = st.sampled_from(["one", "two", "three"])
@@ -163,9 +164,8 @@ def test_messages_come_back_equal(store):
     assert blocks == ["Media", "Text", "Thinking", "ToolCall", "ToolResult"]
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the framework's own
-def test_an_agent_is_a_conversation(store):
-    """An agent with a tool is a conversation with roles, calls and results; another memory continues it."""
+async def talk(store, text):
+    """One turn of an agent with a tool."""
 
     def weather(city: str) -> str:
         """The weather of a city."""
@@ -177,14 +177,18 @@ def test_an_agent_is_a_conversation(store):
         call = ToolCallBlock(tool_call_id="c", tool_name="weather", tool_kwargs={"city": "Turin"})
         return ChatMessage(role="assistant", blocks=[call])
 
-    async def run(text):
-        memory = Memory.from_defaults("trip", chat_store=store, tokenizer_fn=str.split)
-        model = MockFunctionCallingLLM(response_generator=answer, is_chat_model=True)
-        agent = FunctionAgent(tools=[weather], llm=model, streaming=False)
-        return str(await agent.run(text, memory=memory))
+    memory = Memory.from_defaults("trip", chat_store=store, tokenizer_fn=str.split)
+    model = MockFunctionCallingLLM(response_generator=answer, is_chat_model=True)
+    agent = FunctionAgent(tools=[weather], llm=model, streaming=False)
+    return str(await agent.run(text, memory=memory))
 
-    assert asyncio.run(run("Weather?")) == "It is sunny in Turin."
-    asyncio.run(run("Again?"))
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the framework's own
+def test_an_agent_is_a_conversation(store):
+    """An agent with a tool is a conversation with roles, calls and results; another memory continues it."""
+
+    assert asyncio.run(talk(store, "Weather?")) == "It is sunny in Turin."
+    asyncio.run(talk(store, "Again?"))
     session = store.store.sessions.latest()
     assert [node.role for node in session.path()] == ["user", "assistant", "tool", "assistant"] * 2
     assert session.extra["source"] == {"tool": "llama-index", "id": "trip"}
@@ -243,15 +247,16 @@ def fill(path, name):
 
 def test_two_processes(tmp_path):
     """Two processes that add to one chat lose nothing."""
-    context = multiprocessing.get_context("spawn")
-    path = os.fspath(tmp_path / "c.db")
-    workers = [context.Process(target=fill, args=(path, name)) for name in ("a", "b")]
-    for one in workers:
-        one.start()
-    for one in workers:
-        one.join(120)
-        assert one.exitcode == 0
+    path = run_together(fill, tmp_path / "c.db")
     with ClewChatStore(path) as store:
         found = [message.content for message in store.get_messages("k")]
         for name in ("a", "b"):
             assert [one for one in found if one.startswith(name)] == [f"{name} {number}" for number in range(30)]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the framework's own
+def test_in_the_command_line(opened):
+    """A chat with a tool call is listed, found, shown, redacted and purged."""
+    with opened(ClewDBChatStore) as store:
+        asyncio.run(talk(store, QUESTION))
+    expect_weather(opened)

@@ -13,13 +13,14 @@ from agents.testing import ScriptedModel, assistant_message, function_call
 
 import clew
 from agents import Agent, Runner, SQLiteSession, function_tool
+from clew.adapters.openai_agents import ClewSession
 from clew.sources.importer import import_item
 from clew.sources.items import items
 from clew.sources.registry import find
 
 
 def test_moving_over(tmp_path):
-    """A run in the SDK's own session is read as a conversation, item by item as the SDK wrote it."""
+    """A run in the SDK's own session is read item by item as the SDK wrote it, and continues in ours."""
 
     @function_tool
     def weather(city: str) -> str:
@@ -39,3 +40,13 @@ def test_moving_over(tmp_path):
         session = store.sessions.latest()
         assert [node.role for node in session.path()] == ["user", "assistant", "tool", "assistant"]
         assert [json.loads(node.said.raw) for node in session.path()] == written
+        ours = ClewSession("ada", store)
+        assert asyncio.run(ours.get_items()) == written
+        more = {"role": "user", "content": "And tomorrow?"}
+        asyncio.run(ours.add_items([more]))
+        assert asyncio.run(ours.get_items()) == [*written, more]
+        assert asyncio.run(ours.pop_item()) == more
+        assert [one.id for one in store.sessions.list().items] == [session.id]
+        assert asyncio.run(ClewSession("other", store).get_items()) == []
+        asyncio.run(ours.purge())
+        assert store.sessions.list().items == []

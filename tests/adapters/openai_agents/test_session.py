@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
-import os
+from functools import partial
 
 import pytest
 
@@ -15,7 +14,8 @@ from agents.testing import ScriptedModel, assistant_message, function_call
 
 from agents import Agent, Runner, function_tool
 from clew.adapters.openai_agents import ClewSession
-from tests.adapters.commands import expect_weather
+from tests.adapters.commands import QUESTION, expect_weather
+from tests.adapters.processes import run_together
 
 
 def user(text):
@@ -115,14 +115,7 @@ def fill(path, name):
 
 def test_two_processes(tmp_path):
     """Two processes that add to one session, the first time a store is made, lose nothing."""
-    context = multiprocessing.get_context("spawn")
-    path = os.fspath(tmp_path / "c.db")
-    workers = [context.Process(target=fill, args=(path, name)) for name in ("a", "b")]
-    for one in workers:
-        one.start()
-    for one in workers:
-        one.join(60)
-        assert one.exitcode == 0
+    path = run_together(fill, tmp_path / "c.db")
     with ClewSession("s", path) as session:
         said = [item["content"] for item in asyncio.run(session.get_items())]
         for name in ("a", "b"):
@@ -154,8 +147,8 @@ def test_killed_between_writes(killed, tmp_path):
         assert session.store.verify().ok
 
 
-def test_in_the_command_line(tmp_path):
-    """A session with a tool call is listed, found and shown."""
+def test_in_the_command_line(opened):
+    """A session with a tool call is listed, found, shown, redacted and purged."""
 
     @function_tool
     def weather(city: str) -> str:
@@ -163,6 +156,6 @@ def test_in_the_command_line(tmp_path):
 
     steps = [[function_call("weather", {"city": "Turin"}, call_id="1")], [assistant_message("It is sunny.")]]
     agent = Agent(name="A", model=ScriptedModel(steps=steps), tools=[weather])
-    with ClewSession("s", tmp_path / "c.db") as session:
-        asyncio.run(Runner.run(agent, "Weather?", session=session))
-    expect_weather(tmp_path / "c.db")
+    with opened(partial(ClewSession, "s")) as session:
+        asyncio.run(Runner.run(agent, QUESTION, session=session))
+    expect_weather(opened)

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+
+from tests.adapters.upstream import run_upstream
 
 pytest.importorskip("agents.memory", reason="openai-agents is not installed")
 
 FILES = [
-    "test_session.py",
-    "test_session_limit.py",
-    "test_session_context_wrapper.py",
-    "test_session_persistence_sanitize.py",
-    "test_openai_responses_compaction_session.py",
+    "memory/test_session.py",
+    "memory/test_session_limit.py",
+    "memory/test_session_context_wrapper.py",
+    "memory/test_session_persistence_sanitize.py",
+    "memory/test_openai_responses_compaction_session.py",
 ]
 INTERNAL = """
 close_closes_worker_thread_connections or reaps_connections_from_exited_worker_threads
@@ -33,20 +29,7 @@ or settled_clear_failure_invalidates_response_chain or test_automatic_compaction
 
 def test_upstream(tmp_path):
     """Every test that does not reach into `SQLiteSession` itself passes with ours: 183 of 207."""
-    root = Path(__file__).parents[3]
-    sdist = next(iter(Path(sys.prefix, "sdist").glob("openai_agents-*/tests")), None)
-    if sdist is None:
-        pytest.skip("the sdist of openai-agents is not there: `make test-adapters` downloads it")
-    done = subprocess.run(
-        [
-            sys.executable, "-m", "pytest", "-p", "swapped", "--confcutdir", "tests/memory", "-q", "-o", "addopts=",
-            "-o", "asyncio_mode=auto", "-p", "no:cacheprovider", "-k", f"not ({' '.join(INTERNAL.split())})",
-            *(f"tests/memory/{name}" for name in FILES),
-        ],
-        cwd=sdist.parent, capture_output=True, text=True, timeout=240, check=False,
-        env={**os.environ, "PYTHONPATH": f"{Path(__file__).parent}{os.pathsep}{root / 'src'}", "HOME": str(tmp_path)},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-3000:]
-    passed = re.search(r"(\d+) passed", done.stdout)
-    assert passed is not None
-    assert int(passed[1]) >= 180
+    passed = run_upstream(
+        "openai_agents", "openai_agents", FILES, tmp_path, without=INTERNAL, options=["--confcutdir", "tests/memory"]
+    )
+    assert passed >= 180

@@ -24,7 +24,7 @@ from opentelemetry.util.genai.types import (
 
 import clew
 from clew.adapters.opentelemetry import ClewCompletionHook
-from tests.adapters.commands import expect_weather
+from tests.adapters.commands import QUESTION, expect_weather
 
 
 @pytest.fixture
@@ -165,12 +165,12 @@ def test_the_entry_point(tmp_path, monkeypatch):
     assert isinstance(load_completion_hook()._wrapped, ClewCompletionHook)
 
 
-def test_in_the_command_line(tmp_path):
-    """A conversation with a tool call is listed, found and shown."""
-    hook = ClewCompletionHook(tmp_path / "c.db")
+def test_in_the_command_line(opened):
+    """A conversation with a tool call is listed, found, shown, redacted and purged."""
+    hook = opened(ClewCompletionHook)
     called = [ToolCallRequestPart({"city": "Turin"}, "weather", "1")]
-    asked = [user("Weather?"), InputMessage("assistant", called)]
+    asked = [user(QUESTION), InputMessage("assistant", called)]
     asked.append(InputMessage("tool", [ToolCallResponsePart("sunny", "1")]))
     infer(hook, asked, [OutputMessage("assistant", [TextPart("It is sunny.")])])
     hook.close()
-    expect_weather(tmp_path / "c.db")
+    expect_weather(opened)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import multiprocessing
 import os
 import tempfile
 
@@ -24,7 +23,8 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from clew.adapters.pydantic_ai import ClewConversationStore
-from tests.adapters.commands import expect_weather
+from tests.adapters.commands import QUESTION, expect_weather
+from tests.adapters.processes import run_together
 
 NAMES = st.sampled_from(["a", "b", "c"])
 SCOPES = st.sampled_from([None, "x", "y"])
@@ -281,14 +281,7 @@ def race(path, name):
 
 def test_two_processes(tmp_path):
     """Two processes that retry after a conflict lose nothing."""
-    context = multiprocessing.get_context("spawn")
-    path = os.fspath(tmp_path / "c.db")
-    workers = [context.Process(target=race, args=(path, name)) for name in ("a", "b")]
-    for one in workers:
-        one.start()
-    for one in workers:
-        one.join(60)
-        assert one.exitcode == 0
+    path = run_together(race, tmp_path / "c.db")
     with ClewConversationStore(path) as store:
         said = [message.parts[0].content for message in asyncio.run(store.load("c")).messages]
         for name in ("a", "b"):
@@ -296,8 +289,8 @@ def test_two_processes(tmp_path):
         assert store.store.verify().ok
 
 
-def test_in_the_command_line(tmp_path):
-    """A conversation with a tool call is listed, found and shown."""
+def test_in_the_command_line(opened):
+    """A conversation with a tool call is listed, found, shown, redacted and purged."""
 
     def answer(messages, _):
         if len(messages) == 1:
@@ -310,6 +303,6 @@ def test_in_the_command_line(tmp_path):
     def weather(city: str) -> str:
         return "sunny"
 
-    with ClewConversationStore(tmp_path / "c.db") as store:
-        asyncio.run(store.save(asyncio.run(agent.run("Weather?", conversation=Conversation(conversation_id="c")))))
-    expect_weather(tmp_path / "c.db")
+    with opened(ClewConversationStore) as store:
+        asyncio.run(store.save(asyncio.run(agent.run(QUESTION, conversation=Conversation(conversation_id="c")))))
+    expect_weather(opened)

@@ -17,6 +17,7 @@ class Repositories:
     """A repository; messages are numbered as its session manager numbers them."""
 
     deduplicates = False
+    batches = False
     _repository: Any
 
     def __init__(self, path: str) -> None:

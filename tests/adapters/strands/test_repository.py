@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 
 import pytest
@@ -16,6 +15,8 @@ from strands.types.session import Session, SessionAgent, SessionMessage, Session
 
 import clew
 from clew.adapters.strands import ClewSessionRepository
+from tests.adapters.commands import QUESTION, expect_weather
+from tests.adapters.processes import run_together
 from tests.adapters.strands.agents import agent
 
 
@@ -164,13 +165,7 @@ def test_two_processes(tmp_path):
     with ClewSessionRepository(path) as repository:
         repository.create_session(Session(session_id="s", session_type=SessionType.AGENT))
         repository.create_agent("s", SessionAgent(agent_id="a", state={}, conversation_manager_state={}))
-        context = multiprocessing.get_context("spawn")
-        workers = [context.Process(target=fill, args=(path, name)) for name in ("x", "y")]
-        for one in workers:
-            one.start()
-        for one in workers:
-            one.join(120)
-            assert one.exitcode == 0
+        run_together(fill, path, ("x", "y"))
         found = texts(repository.list_messages("s", "a"))
         for name in ("x", "y"):
             assert [one for one in found if one.startswith(name)] == [f"{name} {number}" for number in range(30)]
@@ -205,3 +200,10 @@ def test_async_agents(repository):
     one = agent(agent_id="main", session_manager=RepositorySessionManager("trip", repository))
     asyncio.run(one.invoke_async("How is it?"))
     assert len(repository.store.sessions.latest().path()) == 4
+
+
+def test_in_the_command_line(opened):
+    """A session with a tool call is listed, found, shown, redacted and purged."""
+    with opened(ClewSessionRepository) as repository:
+        agent(agent_id="main", session_manager=RepositorySessionManager("trip", repository))(QUESTION)
+    expect_weather(opened)

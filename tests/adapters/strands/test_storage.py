@@ -20,6 +20,7 @@ from strands.storage import InMemoryStorage, Storage
 from strands.types.exceptions import StorageError
 
 from clew.adapters.strands import ClewStorage
+from tests.adapters.commands import QUESTION, expect_weather
 from tests.adapters.strands.agents import agent
 
 SNAPSHOT = "session/s{}/scopes/agent/a/snapshots/{}.json"
@@ -161,3 +162,10 @@ def test_deletion_leaves_nothing(tmp_path):
         assert storage.store.sessions.list().items == []
         assert asyncio.run(storage.list("")) == ["other"]
         assert not [one for one in tmp_path.iterdir() if b"needle" in one.read_bytes()]
+
+
+def test_in_the_command_line(opened):
+    """A session of snapshots with a tool call is listed, found, shown, redacted and purged."""
+    with opened(ClewStorage) as storage:
+        agent(agent_id="main", session_manager=SnapshotSessionManager("trip", storage=storage))(QUESTION)
+    expect_weather(opened)

@@ -7,6 +7,8 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
@@ -15,7 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import clew
-from clew.backends.sqlite.rows import SQLiteTx
+from clew.backends.sqlite import SQLiteBackend, writer
+from clew.backends.sqlite.writer import Writer
+from clew.store.parts import Parts
 from clew.store.session import Session, delete_session
 from clew.store.store import Store
 from clew.testing import FakeClock, SequentialIds
@@ -38,13 +42,13 @@ STEPS = st.lists(
 def extended() -> Iterator[list[bool]]:
     """What each call of `extend` returned."""
     found: list[bool] = []
-    real = SQLiteTx.extend
+    real = SQLiteBackend.extend
 
-    def extend(self: SQLiteTx, *given: object) -> bool:
+    def extend(self: SQLiteBackend, *given: object) -> bool:
         found.append(real(self, *given))  # type: ignore[arg-type]
         return found[-1]
 
-    with patch.object(SQLiteTx, "extend", extend):
+    with patch.object(SQLiteBackend, "extend", extend):
         yield found
 
 
@@ -61,7 +65,7 @@ def test_appends_in_a_row(store: Store, extended: list[bool], sound: Callable[[S
     session = store.sessions.create()
     for number in range(6):
         session.append(clew.user(f"message {number}"))
-    assert extended == [False, True, True, True, True]
+    assert extended == [True, True, True, True]
     assert [node.text for node in session.path()] == [f"message {number}" for number in range(6)]
     sound(store)
 
@@ -76,6 +80,17 @@ def test_another_connection_appends(store: Store, path: Path, extended: list[boo
     mine.append(clew.user("mine"))
     assert extended == [False]
     assert [session.id for session in store.sessions.list()] == [mine.id, theirs.id]
+
+
+def test_the_same_connection_creates_a_session(store: Store, extended: list[bool]) -> None:
+    """After a new session was created, an append moves its own session to the top again."""
+    mine = store.sessions.create()
+    warm(mine, extended)
+    new = store.sessions.create()
+    assert [session.id for session in store.sessions.list()] == [new.id, mine.id]
+    mine.append(clew.user("mine"))
+    assert extended == [False]
+    assert [session.id for session in store.sessions.list()] == [mine.id, new.id]
 
 
 def test_another_connection_closes_the_run(
@@ -158,29 +173,102 @@ def test_an_id_that_is_taken(store: Store, extended: list[bool], sound: Callable
     sound(store)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(STEPS)
-def test_the_same_bytes(steps: list[tuple[str, int, str]]) -> None:
+def test_a_log_that_goes_before_the_commit(store: Store, path: Path, extended: list[bool]) -> None:
+    """If the log is moved after an append has begun, the append is not acknowledged."""
+    session = store.sessions.create()
+    warm(session, extended)
+    log, away = path.with_name(f"{path.name}-wal"), path.with_name("away")
+    clock = Parts.of(store).engine.clock
+
+    def move_log() -> int:
+        log.rename(away)
+        return clock()
+
+    with patch.object(Parts.of(store).engine, "clock", move_log), patch.object(writer, "RECHECK", 60):
+        with pytest.raises(clew.Unavailable, match="-wal was moved, deleted or replaced"):
+            session.append(clew.user("not acknowledged"), created_at=datetime.now(UTC))
+    assert extended == []
+    away.rename(log)
+    session.append(clew.user("back"))
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_commit_that_fails(store: Store, extended: list[bool], stored: bool, sound: Callable[[Store], None]) -> None:
+    """If the outcome of a commit is unknown, the message is stored once, and only after the log is on the disk."""
+    session = store.sessions.create()
+    warm(session, extended)
+    tx = store_writer(store).tx
+    assert tx is not None
+    run = tx.run_sql
+
+    def fail(sql: str, *values: object) -> object:
+        if sql == "COMMIT":
+            if stored:
+                run(sql)
+            raise sqlite3.OperationalError("disk I/O error")
+        return run(sql, *values)
+
+    tx.run_sql = fail
+    session.append(clew.user("once"))
+    assert extended == [False]
+    assert store_writer(store).tx is not tx  # so the log was checkpointed: see `Writer._reconnect`
+    assert [node.text for node in session.path(last=2)] == ["warm 3", "once"]
+    sound(store)
+
+
+def store_writer(store: Store) -> Writer:
+    """The writer of a store in a file."""
+    backend = Parts.of(store).engine.backend
+    assert isinstance(backend, SQLiteBackend)
+    return backend._writer
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(STEPS, st.booleans())
+def test_the_same_bytes(steps: list[tuple[str, int, str]], sealed: bool) -> None:
     """Whatever else is written in between, appends that read nothing store the same bytes as those that read."""
+    key = b"k" * 32 if sealed else None
     with tempfile.TemporaryDirectory(prefix="clew-extend-") as made:
         first, second = Path(made, "first.db"), Path(made, "second.db")
-        with clew.open(first, ids=SequentialIds(), clock=FakeClock(tick=7)) as store:
+        with clew.open(first, key=key, ids=SequentialIds(), clock=FakeClock(tick=7)) as store:
             for _ in range(3):
                 store.sessions.create().append(clew.user("begin"))
         shutil.copy(first, second)
-        run(first, steps)
-        with patch.object(SQLiteTx, "extend", lambda *_: False):
-            run(second, steps)
+        assert run(first, key, steps) or not any(map(follows, steps, steps[1:], steps[2:]))
+        with patch.object(SQLiteBackend, "extendable", 0):
+            assert not run(second, key, steps)
         assert dump(first) == dump(second)
 
 
-def run(path: Path, steps: list[tuple[str, int, str]]) -> None:
-    """Takes all steps on a store."""
-    ids, clock = SequentialIds(1000), FakeClock(1_700_000_001_000_000, tick=7)
-    with clew.open(path, ids=ids, clock=clock) as store, clew.open(path, ids=ids, clock=clock) as other:
+def follows(*steps: tuple[str, int, str]) -> bool:
+    """True for three appends to one session: the last one reads nothing."""
+    return {step[:2] for step in steps} == {("one", steps[0][1])}
+
+
+def run(path: Path, key: bytes | None, steps: list[tuple[str, int, str]]) -> int:
+    """Takes all steps on a store. Returns how many appends read nothing.
+
+    Time and random bytes depend on the step alone, because an attempt that fails uses them as well.
+    """
+    ids, clock, done = SequentialIds(1000), FakeClock(1_700_000_001_000_000), 0
+    real = SQLiteBackend.extend
+
+    def extend(self: SQLiteBackend, *given: object) -> bool:
+        nonlocal done
+        stored = real(self, *given)  # type: ignore[arg-type]
+        done += stored
+        return stored
+
+    def random(size: int) -> bytes:
+        return (clock.now % 251).to_bytes() * size
+
+    opened = partial(clew.open, path, key=key, ids=ids, clock=clock)
+    counted, known = patch.object(SQLiteBackend, "extend", extend), patch("os.urandom", random)
+    with opened() as store, opened() as other, counted, known:
         sessions = sorted(store.sessions.list(), key=lambda session: session.id)
         for number, (step, which, role) in enumerate(steps):
             session = sessions[which]
+            clock.advance(7)
             said = (
                 clew.user(f"{number}")
                 if role == "user"
@@ -208,6 +296,7 @@ def run(path: Path, steps: list[tuple[str, int, str]]) -> None:
                 case "other":
                     other.sessions.get(session.id).append(said)
         assert store.verify().ok
+    return done
 
 
 def dump(path: Path) -> dict[str, Dump]:

@@ -9,11 +9,11 @@ import msgspec
 from google.adk.events.event import Event
 
 from clew.adapters.keyed import Keyed
+from clew.adapters.natives import native_message
 from clew.base import ids
 from clew.base.messages import Native
 from clew.engine.node import Node
 from clew.engine.session_data import SessionData, label_set
-from clew.errors import Corrupted
 from clew.sources.importer import SOURCE
 
 TOOL = "google-adk"
@@ -38,15 +38,7 @@ def to_native(event: Event) -> Native:
 
 def from_node(node: Node) -> Event:
     """The event that `to_native` was given. Corrupted."""
-    return Event.model_validate_json(raw_event(node))
-
-
-def raw_event(node: Node) -> bytes:
-    """The JSON of an event. Corrupted if the message is not one."""
-    said = node.said
-    if not isinstance(said, Native):
-        raise Corrupted(f"message {node.id}", "it is not an event of ADK")
-    return said.raw
+    return Event.model_validate_json(native_message(node).raw)
 
 
 class _Stamped(msgspec.Struct):
@@ -55,7 +47,7 @@ class _Stamped(msgspec.Struct):
 
 def timestamp(node: Node) -> float:
     """When an event happened, by its own clock."""
-    return msgspec.json.decode(raw_event(node), type=_Stamped).timestamp
+    return msgspec.json.decode(native_message(node).raw, type=_Stamped).timestamp
 
 
 def dump_state(state: dict[str, Any]) -> str:
@@ -89,6 +81,17 @@ def labels(app: str, user: str | None = None) -> tuple[str, ...]:
 def own_data(state: dict[str, Any], created: float) -> dict[str, Any]:
     """What a session's free data has of ADK."""
     return {"state": dump_state(state), "created": created}
+
+
+def session_names(data: dict[str, Any] | None) -> tuple[str, ...]:
+    """App, user and id of a session, by its free data; of one that was imported, too. Empty if it has none."""
+    kept, origin = (data or {}).get(TOOL) or {}, (data or {}).get(SOURCE) or {}
+    return tuple(kept.get("names") or [origin[name] for name in ("app", "user", "session") if name in origin])
+
+
+def imported_state(data: dict[str, Any] | None, scope: str) -> dict[str, Any]:
+    """The state of the app, or of the user, that was imported with a session."""
+    return load_state(((data or {}).get(TOOL) or {}).get(scope) or "{}")
 
 
 def read_own_data(data: dict[str, Any] | None) -> tuple[dict[str, Any], float]:

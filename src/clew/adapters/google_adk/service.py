@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 
 from clew import keys
 from clew.adapters.documents import Documents
-from clew.adapters.google_adk.events import TOOL
+from clew.adapters.google_adk.events import TOOL, session_names
 from clew.adapters.keyed import Adapter, Keyed, Target, unchanged
 from clew.adapters.versions import check_version
 from clew.backends import RefRow, Tx
@@ -39,7 +39,10 @@ class Service(Adapter):
         self._documents = Documents(self._keyed)
 
     def _row(self, tx: Tx, app: str, user: str, session: str) -> RefRow | None:
-        return self._keyed.row(tx, app, user, session)
+        row, names = self._keyed.row(tx, app, user, session), (app, user, session)
+        if row is None or session_names(self._keyed.parts.table.data(row).extra) == names:
+            return row
+        return None  # an imported session whose names give the same text when joined
 
 
 def parse_uri(uri: str) -> tuple[str | os.PathLike[str], dict[str, Any]]:

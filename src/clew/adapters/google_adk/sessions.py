@@ -29,6 +29,7 @@ from clew.adapters.google_adk.events import (
     own_data,
     read_own_data,
     session_data,
+    session_names,
     timestamp,
     to_native,
 )
@@ -44,7 +45,6 @@ from clew.engine.append import find_existing
 from clew.engine.engine import Draft
 from clew.engine.node import Node
 from clew.errors import Conflict, Invalid, NotFound
-from clew.sources.importer import SOURCE
 from clew.store.session_table import SESSION
 
 OnConflict = Literal["reject", "merge", "fork"]
@@ -93,7 +93,7 @@ class ClewSessionService(Service, BaseSessionService):
             raise Invalid(f"on_conflict must be one of {', '.join(get_args(OnConflict))}")
         super().__init__(target, uri=uri, agents_dir=agents_dir, **options)
         self._on_conflict = on_conflict
-        self._states = ScopedStates(self._documents)
+        self._states = ScopedStates(self._keyed, self._documents)
         self._rows: dict[bytes, RefRow] = {}
         """Sessions that were appended to: an append needs their numbers, which never change."""
         self._locks = [threading.Lock() for _ in range(LOCKS)]
@@ -135,7 +135,7 @@ class ClewSessionService(Service, BaseSessionService):
         merged: dict[str, Any] = {}
 
         def work(tx: Tx) -> RefRow:
-            found = tx.ref(self._keyed.engine.workspace, SESSION, key)
+            found = self._keyed.find_row(tx, app, user, id)
             if found is not None and found.trashed_at is not None:
                 raise Conflict(f"session {id} is in the trash", hint="Restore it or purge it, then try again.")
             if found is not None:
@@ -183,14 +183,14 @@ class ClewSessionService(Service, BaseSessionService):
     def _list(self, app: str, user: str | None) -> list[Session]:
         found = []
         for one in self._keyed.labelled(labels(app, user)[-1]):
-            origin = one.extra.get(SOURCE) or {}
-            whose: str = origin.get("user") or ""
-            if origin.get("app") != app or user not in (None, whose):  # a label of other names that reads the same
+            names = session_names(one.extra)
+            if names[:1] != (app,) or user not in (None, names[1]):  # a label of other names that reads the same
                 continue
+            _, whose, id = names
             state, updated = read_own_data(one.extra)
             updated = next((timestamp(node) for node in one.path(last=1)), updated)
             merged = self._keyed.engine.read(partial(self._states.merge, app=app, user=whose, state=state))
-            session = Session(id=origin["session"], app_name=app, user_id=whose, state=merged)
+            session = Session(id=id, app_name=app, user_id=whose, state=merged)
             session.last_update_time = updated
             found.append(session)
         return sorted(found, key=lambda one: (one.last_update_time, one.user_id, one.id))
@@ -268,7 +268,7 @@ class ClewSessionService(Service, BaseSessionService):
         key = self._keyed.key(*_names(session))
         row = self._rows.get(key)
         if row is None:
-            row = self._keyed.parts.table.get(SESSION, key)
+            row = self._keyed.engine.read(lambda tx: self._row(tx, *_names(session)), single=True)
             if row is None:
                 return False
             if len(self._rows) >= REMEMBERED:
@@ -291,7 +291,8 @@ class ClewSessionService(Service, BaseSessionService):
     def _change_state(self, tx: Tx, row: RefRow, delta: dict[str, Any]) -> RefRow:
         data = self._keyed.parts.table.data(row)
         state, created = read_own_data(data.extra)
-        changed = {**(data.extra or {}), TOOL: own_data({**state, **delta}, created)}
+        extra = data.extra or {}
+        changed = {**extra, TOOL: {**extra[TOOL], **own_data({**state, **delta}, created)}}
         return self._keyed.parts.table.change(tx, row, msgspec.structs.replace(data, extra=changed))
 
     def _fork(

@@ -8,8 +8,10 @@ from google.adk.sessions import State
 from pydantic_core import to_jsonable_python
 
 from clew.adapters.documents import Documents
-from clew.adapters.google_adk.events import dump_state, load_state
-from clew.backends import RefRow, Tx
+from clew.adapters.google_adk.events import dump_state, imported_state, labels, load_state, session_names
+from clew.adapters.keyed import Keyed
+from clew.backends import Tx
+from clew.store.session_table import SESSION
 
 
 def scoped(state: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -31,16 +33,17 @@ def scoped(state: dict[str, Any]) -> dict[str, dict[str, Any]]:
 class ScopedStates:
     """The states of apps and users. Methods are steps of the caller's transaction."""
 
-    def __init__(self, documents: Documents) -> None:
+    def __init__(self, keyed: Keyed, documents: Documents) -> None:
+        self._keyed = keyed
         self._documents = documents
 
     def of_user(self, tx: Tx, app: str, user: str) -> dict[str, Any]:
         """A user's state, without prefixes."""
-        return self._read(self._documents.row(tx, "user", app, user))
+        return self._read(tx, "user", app, user)
 
     def merge(self, tx: Tx, app: str, user: str, state: dict[str, Any]) -> dict[str, Any]:
         """The state that a session sees: its own, the app's and the user's."""
-        of_app, of_user = self._read(self._documents.row(tx, "app", app)), self.of_user(tx, app, user)
+        of_app, of_user = self._read(tx, "app", app), self.of_user(tx, app, user)
         return {
             **state,
             **{State.APP_PREFIX + name: value for name, value in of_app.items()},
@@ -48,11 +51,19 @@ class ScopedStates:
         }
 
     def update(self, tx: Tx, app: str, user: str, deltas: dict[str, dict[str, Any]]) -> None:
-        """Changes the states of an app and a user."""
+        """Changes the states of an app and a user. States that were imported become documents."""
         for scope, names in (("app", (app,)), ("user", (app, user))):
-            if delta := deltas[scope]:
-                state = self._read(self._documents.row(tx, scope, *names))
-                self._documents.put(tx, (scope, *names), dump_state({**state, **delta}))
+            state = {**self._read(tx, scope, *names), **deltas[scope]}
+            if deltas[scope] or (state and self._documents.row(tx, scope, *names) is None):
+                self._documents.put(tx, (scope, *names), dump_state(state))
 
-    def _read(self, row: RefRow | None) -> dict[str, Any]:
-        return load_state(self._documents.value(row, "{}"))
+    def _read(self, tx: Tx, scope: str, *names: str) -> dict[str, Any]:
+        row = self._documents.row(tx, scope, *names)
+        if row is not None:
+            return load_state(self._documents.value(row))
+        label = self._keyed.parts.table.label_hash(labels(*names)[-1])
+        for last in tx.refs_recent(self._keyed.engine.workspace, SESSION, label=label, limit=1):
+            data = self._keyed.parts.table.data(last).extra
+            if session_names(data)[: len(names)] == names:
+                return imported_state(data, scope)
+        return {}

@@ -14,7 +14,7 @@ import msgspec
 from langchain_core import messages as lc
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from clew.base.messages import Native
+from clew.base.messages import Message, Native
 from clew.errors import Corrupted
 
 PROVIDER = "langchain"
@@ -30,14 +30,14 @@ _CLASSES: dict[str, type[lc.BaseMessage]] = {
     "AIMessageChunk": lc.AIMessageChunk,
     "HumanMessageChunk": lc.HumanMessageChunk,
 }
+_ROLES: dict[type, str] = {lc.HumanMessage: "user", lc.AIMessage: "assistant", lc.SystemMessage: "system"}
+_SEEN = {role: Message(role) for role in ("user", "assistant", "system")}
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
-def is_messages(value: object) -> bool:
-    """True for a list of messages, or of dicts with a role and content."""
-    if not isinstance(value, list) or not value:
-        return False
+def are_messages(value: list[Any]) -> bool:
+    """True if all of these are messages, or dicts with a role and content."""
     kinds = set(map(type, value))
     for kind in kinds:
         if kind is not dict and not issubclass(kind, lc.BaseMessage):
@@ -54,6 +54,8 @@ class StoredMessage(NamedTuple):
 
     native: Native
     content: Any
+    seen: Message | None
+    """Its role, if that takes no closer look."""
 
 
 def to_native(message: Any, serde: SerializerProtocol) -> StoredMessage:
@@ -77,10 +79,20 @@ def to_native(message: Any, serde: SerializerProtocol) -> StoredMessage:
     if not exact:
         kind, data = serde.dumps_typed(message)
         extra[_TYPED] = [kind, base64.b64encode(data).decode()]
-    return StoredMessage(Native(PROVIDER, raw, extra=extra or None), content(revived) if exact else copied(message))
+    native = Native(PROVIDER, raw, extra=extra or None)
+    return StoredMessage(native, content(revived) if exact else copied(message), None if extra else _seen(message))
 
 
-def from_native(stored: Any, serde: SerializerProtocol) -> Any:
+def _seen(message: Any) -> Message | None:
+    """The role of a message without token counts, as its view has it; None if this takes a closer look."""
+    if isinstance(message, dict):
+        if type(message["content"]) is not str or "type" in message or "usage" in message:
+            return None
+        return _SEEN.get(message["role"])
+    return _SEEN.get(_ROLES.get(type(message), "")) if type(message.content) is str else None
+
+
+def from_native(stored: Native, serde: SerializerProtocol) -> Any:
     """The message that `to_native` was given. Corrupted."""
     typed = (stored.extra or {}).get(_TYPED)
     if typed is not None:
@@ -93,7 +105,7 @@ def from_native(stored: Any, serde: SerializerProtocol) -> Any:
 
 def _revive(data: dict[str, Any]) -> Any:
     kind = data.get("type")
-    if set(data) == {"type", "data"} and kind in _CLASSES:
+    if len(data) == 2 and "data" in data and kind in _CLASSES:
         return _CLASSES[kind](**data["data"])
     return data
 
@@ -105,29 +117,34 @@ def _same(one: Any, other: Any) -> bool:
 class KnownMessages:
     """The messages of a list that is stored: their classes, what they said at that time, and their ids in the store."""
 
-    __slots__ = ("contents", "ids", "kinds")
+    __slots__ = ("_plain", "contents", "ids", "kinds")
 
-    def __init__(self, kinds: list[type], contents: list[Any], ids: list[bytes]) -> None:
+    def __init__(self, kinds: list[type], contents: list[Any], ids: list[bytes], *, plain: bool) -> None:
+        """`plain` says that all are dicts."""
         self.kinds = kinds
         self.contents = contents
         self.ids = ids
+        self._plain = plain
 
     def count_shared(self, messages: list[Any]) -> int:
         """How many messages at the beginning of a list are those that are stored."""
-        kinds = list(map(type, messages))
-        contents = [one if isinstance(one, dict) else one.__dict__ for one in messages]
-        count = min(len(self.kinds), len(kinds))
-        if self.kinds[:count] == kinds[:count] and self.contents[:count] == contents[:count]:
-            return count
-        for at in range(count):
-            if self.kinds[at] is not kinds[at] or self.contents[at] != contents[at]:
-                return at
+        kinds = list(map(type, messages[: len(self.kinds)]))
+        count = len(kinds)
+        if self.kinds[:count] != kinds:
+            count = next(at for at in range(count) if self.kinds[at] is not kinds[at])
+        contents = messages[:count] if self._plain else list(map(content, messages[:count]))
+        if self.contents[:count] != contents:
+            count = next(at for at in range(count) if self.contents[at] != contents[at])
         return count
 
     def replace_from(self, count: int, messages: list[Any], contents: list[Any], ids: list[bytes]) -> KnownMessages:
         """The list with other messages after the first `count`."""
+        kinds = list(map(type, messages))
         return KnownMessages(
-            self.kinds[:count] + list(map(type, messages)), self.contents[:count] + contents, self.ids[:count] + ids
+            self.kinds[:count] + kinds,
+            self.contents[:count] + contents,
+            self.ids[:count] + ids,
+            plain=self._plain and set(kinds) <= {dict},
         )
 
 

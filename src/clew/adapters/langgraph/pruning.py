@@ -78,7 +78,7 @@ class Pruning:
                 state = msgspec.structs.replace(one.state, thread=target)
                 row = self._states.put(tx, copy, state)
                 tx.blobs.add_uses(-row.ref, tx.blobs.blobs_used(-one.row.ref, -one.row.ref))
-                self._states.put_writes(tx, Found(row, state), self._states.writes(one.row))
+                self._states.put_writes(tx, row, self._states.writes(one.row))
                 self._hold_messages(tx, copy, state)
 
         self._keyed.engine.write(work)

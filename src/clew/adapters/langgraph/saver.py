@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -127,28 +128,25 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
         try:
             self._put(state, checkpoint, new_versions, {} if parent is None else self._values(thread, ns, parent))
         except NotFound:  # the checkpoint before it was deleted meanwhile, and values with it
-            self._channels.forget(thread)
+            self._channels.forget([thread])
             self._put(state, checkpoint, new_versions, {})
         return _config(state)
 
     def _put(
         self, state: CheckpointThread, checkpoint: Checkpoint, new: ChannelVersions, before: Mapping[str, ChannelValue]
     ) -> None:
-        packed = self._channels.pack(
-            self.serde, checkpoint["channel_values"], checkpoint["channel_versions"], new, before
-        )
+        values, versions = checkpoint["channel_values"], checkpoint["channel_versions"]
+        packed = self._channels.pack(self.serde, values, versions, new, before, (state.thread, state.ns))
         done = state
 
         def work(tx: Tx) -> RefRow:
             nonlocal done
-            home = self._keyed.ensure(tx, state.thread)
-            assert home.tree is not None
-            values = self._channels.store(tx, self.serde, packed, home, state.ns, state.thread)
+            home, values = self._channels.store(tx, self.serde, packed, state.thread, state.ns)
             done = CheckpointThread(
                 state.thread, state.ns, state.id, state.parent, state.checkpoint, state.metadata, state.run, values
             )
             row = self._states.put(tx, home, done)
-            self._channels.use_blobs(tx, row, home.tree, values)
+            self._channels.use_blobs(tx, row, home, values)
             return row
 
         self._keyed.refs.write_one(work)
@@ -167,11 +165,10 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
         ]
 
         def work(tx: Tx) -> None:
-            found = self._states.get(tx, thread, ns, id)
-            if found is None:
-                state = CheckpointThread(thread, ns, id)
-                found = Found(self._states.put(tx, self._keyed.ensure(tx, thread), state), state)
-            self._states.put_writes(tx, found, rows)
+            row = self._states.row(tx, thread, ns, id)
+            if row is None:
+                row = self._states.put(tx, self._keyed.ensure(tx, thread), CheckpointThread(thread, ns, id))
+            self._states.put_writes(tx, row, rows)
 
         self._keyed.engine.write(work)
 
@@ -185,6 +182,39 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         self._forget([target_thread_id])
         self._pruning.copy(source_thread_id, target_thread_id)
+
+    def copy_from(self, other: BaseCheckpointSaver[Any], thread_ids: Sequence[str] | None = None) -> int:
+        """Copies the checkpoints of another saver with their writes, of all threads or of some. Returns how many.
+
+        A checkpoint that is there already is replaced. Messages that `clew import` has read stay as a branch.
+        """
+        wanted: builtins.list[RunnableConfig | None] = [None]
+        if thread_ids is not None:
+            wanted = [{"configurable": {"thread_id": thread}} for thread in thread_ids]
+        count = 0
+        for config in wanted:
+            found = sorted(other.list(config), key=lambda one: one.checkpoint["id"])
+            for one in found:
+                self._copy(one)
+            count += len(found)
+        return count
+
+    def _copy(self, one: CheckpointTuple) -> None:
+        thread, ns, _ = _names(one.config)
+        parent = None if one.parent_config is None else _names(one.parent_config)[2]
+        above: RunnableConfig = {"configurable": {"thread_id": thread, "checkpoint_ns": ns, "checkpoint_id": parent}}
+        self.put(above, one.checkpoint, one.metadata, one.checkpoint["channel_versions"])
+        writes: dict[str, builtins.list[tuple[str, Any]]] = {}
+        for task, channel, value in one.pending_writes or ():
+            writes.setdefault(task, []).append((channel, value))
+        for task, values in writes.items():
+            self.put_writes(one.config, values, task)
+
+    def get_next_version(self, current: Any, channel: None) -> Any:
+        """The next version of a channel: a number, or text as LangGraph's own savers write it, if it was copied."""
+        if isinstance(current, str):
+            return f"{int(current.partition('.')[0]) + 1:032}.0"
+        return super().get_next_version(current, channel)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         self._forget(thread_ids)
@@ -291,8 +321,7 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
 
     def _forget(self, threads: Sequence[str]) -> None:
         """Drops what is remembered of threads whose rows change."""
-        for thread in threads:
-            self._channels.forget(thread)
+        self._channels.forget(threads)
         self._last = {key: state for key, state in self._last.items() if key[0] not in threads}
 
 

@@ -1,8 +1,8 @@
 """The checkpoints of LangGraph as rows of a store.
 
 A checkpoint is a ref that the thread's session owns. Its key is a keyed hash of thread, namespace and id, its lookup
-hash one of thread and namespace, and its labels those of the thread, of the run, and, if a checkpoint with a higher id
-was there before it, of that fact. So every look-up is an index scan, and nothing that a caller passes becomes SQL.
+hash one of thread and namespace. Its labels are those of the run, and, if a checkpoint with a higher id was there
+before it, of that fact. So every look-up is an index scan, and nothing that a caller passes becomes SQL.
 
 Its data is JSON: the checkpoint without its values, the metadata, and for each channel the value or where it is. The
 writes of tasks are entries of its log. They may come before the checkpoint itself.
@@ -18,12 +18,15 @@ import msgspec
 
 from clew.adapters.keyed import Keyed
 from clew.backends import RefRow, Tx
-from clew.engine.log import Log, append_in
+from clew.base import ids
+from clew.engine.log import Log, add_entries
 from clew.errors import Corrupted
 
 STATE = "state"
 """Kind of the refs that hold a framework's state at one moment."""
 PAGE = 100
+REMEMBERED = 1024
+"""Namespaces whose newest checkpoint is remembered, so that the next one need not read it."""
 WRITE = b"\x01"
 """First byte of a log entry that is a write of a task."""
 
@@ -69,6 +72,16 @@ class Write(msgspec.Struct, frozen=True, array_like=True):
     data: bytes
 
 
+class _Newest(NamedTuple):
+    """The checkpoint of a namespace that was added last, and the row that said so."""
+
+    ref: int
+    mac: bytes
+    id: str
+    unordered: bool
+    """True if it, or one before it, was added after one with a higher id."""
+
+
 class Found(NamedTuple):
     """A stored checkpoint and its row."""
 
@@ -88,28 +101,46 @@ class States:
         self._engine = keyed.engine
         self._thread_key = lru_cache(1024)(keyed.key)
         """`Keyed.key` for the names of threads and namespaces, which every checkpoint needs again."""
+        self._newest: dict[bytes, _Newest] = {}
+        """By the lookup hash of the namespace. An entry counts while its row is still the newest."""
 
     # -- reading
 
-    def get(self, tx: Tx, thread: str, ns: str, id: str) -> Found | None:
-        """A checkpoint, complete or not."""
+    def row(self, tx: Tx, thread: str, ns: str, id: str) -> RefRow | None:
+        """The row of a checkpoint, complete or not; None if there is none, or if its thread is in the trash."""
         row = tx.ref(self._engine.workspace, STATE, self._keyed.key("state", thread, ns, id))
-        return None if row is None or row.trashed_at is not None else Found(row, self.read(row))
+        return None if row is None or row.trashed_at is not None else row
+
+    def get(self, tx: Tx, thread: str, ns: str, id: str) -> Found | None:
+        """`row` with its data."""
+        row = self.row(tx, thread, ns, id)
+        return None if row is None else Found(row, self.read(row))
 
     def latest(self, thread: str, ns: str) -> Found | None:
         """The complete checkpoint with the highest id."""
+
+        def work(tx: Tx) -> RefRow | None:
+            newest = self._find_newest(tx, thread, ns, self._thread_key("ns", thread, ns))
+            return None if newest is None or newest.unordered else tx.ref_at(newest.ref)
+
+        row = self._engine.read(work)
+        if row is not None and (state := self.read(row)).checkpoint is not None:
+            return Found(row, state)
+        # Ids are out of order, or only writes of the newest one have arrived.
         return next((one for one in self.within(thread, ns) if one.state.checkpoint is not None), None)
 
     def within(self, thread: str, ns: str | None = None) -> Iterator[Found]:
         """The checkpoints of a thread, or of one of its namespaces, highest id first."""
         if ns is None:
-            found = self._rows(label=self._thread_key("thread", thread))
-        elif self._engine.read(partial(self._page, look=None, label=self._unordered(thread, ns), before=None, limit=1)):
-            found = self._rows(look=self._thread_key("ns", thread, ns))
-        else:
-            yield from self._rows(look=self._thread_key("ns", thread, ns))
+            rows = self._engine.read(partial(self._owned, thread=thread))
+            yield from sorted((Found(row, self.read(row)) for row in rows), key=lambda one: one.state.id, reverse=True)
             return
-        yield from sorted(found, key=lambda one: one.state.id, reverse=True)
+        look = self._thread_key("ns", thread, ns)
+        newest = self._engine.read(lambda tx: self._find_newest(tx, thread, ns, look))
+        found = self._rows(look=look)
+        if newest is not None and newest.unordered:
+            found = iter(sorted(found, key=lambda one: one.state.id, reverse=True))
+        yield from found
 
     def everywhere(self) -> Iterator[Found]:
         """The checkpoints of all threads, highest id first."""
@@ -140,49 +171,74 @@ class States:
         """Stores a checkpoint, or replaces the one with its id."""
         keyed, payload = self._keyed, b"\x01" + msgspec.json.encode(state)
         key, look = keyed.key("state", state.thread, state.ns, state.id), self._thread_key("ns", state.thread, state.ns)
-        row = tx.ref(self._engine.workspace, STATE, key)
+        newest = self._find_newest(tx, state.thread, state.ns, look)
+        row = None
+        is_late = newest is not None and (newest.unordered or newest.id > state.id)
+        if newest is not None and (is_late or newest.id == state.id):  # otherwise its id is higher than all
+            row = tx.ref(self._engine.workspace, STATE, key)
         if row is not None:
             row = keyed.refs.change(tx, keyed.refs.verify(row), payload, look=look)
             tx.blobs.delete_uses(-row.ref, -row.ref)
             is_late = self._unordered(state.thread, state.ns) in tx.maintenance.labels(row.ref)
-        else:
-            newest = self._page(tx, look=look, label=None, before=None, limit=1)
-            is_late = bool(newest) and (
-                self.read(newest[0]).id > state.id
-                or self._unordered(state.thread, state.ns) in tx.maintenance.labels(newest[0].ref)
-            )
-            row = keyed.refs.add(tx, STATE, key, payload, tree=None, at=None, owner=owner.ref, look=look)
-        labels = [self._thread_key("thread", state.thread)]
-        if is_late:
-            labels.append(self._unordered(state.thread, state.ns))
-        if state.run is not None:
-            labels.append(keyed.key("run", state.run))
-        tx.set_labels(row.ref, labels)
+            tx.set_labels(row.ref, self._labels(state, is_late))
+            return row
+        row = keyed.refs.add(tx, STATE, key, payload, tree=None, at=None, owner=owner.ref, look=look)
+        if labels := self._labels(state, is_late):
+            tx.set_labels(row.ref, labels)
+        self._remember(look, _Newest(row.ref, row.mac, state.id, is_late))
         return row
 
-    def put_writes(self, tx: Tx, found: Found, writes: Sequence[Write]) -> None:
+    def put_writes(self, tx: Tx, row: RefRow, writes: Sequence[Write]) -> None:
         """Adds writes. One that is there stays, except the special ones, which have a negative index."""
-        state, fresh = found.state, []
-        for write in writes:
-            id = self._keyed.key("write", state.thread, state.ns, state.id, write.task, str(write.index))
-            if write.index < 0:
-                id = self._engine.new_id()
-            elif tx.log_by_id(id) is not None:
-                continue
-            fresh.append((id, WRITE + msgspec.msgpack.encode(write)))
-        if fresh:
-            append_in(Log(self._engine, lambda: found.row), tx, found.row, fresh)
+        checkpoint, now = ids.text(row.key), self._engine.clock()
+        named = {
+            self._keyed.key("write", checkpoint, one.task, str(one.index)): one for one in writes if one.index >= 0
+        }
+        stored = tx.existing_log_ids(list(named))
+        fresh = [(id, one) for id, one in named.items() if id not in stored]
+        fresh += [(self._engine.new_id(), one) for one in writes if one.index < 0]
+        entries = [(id, now, WRITE + msgspec.msgpack.encode(one)) for id, one in fresh]
+        if entries:
+            add_entries(Log(self._engine, lambda: row), tx, row, entries)
 
     # -- inside
+
+    def _find_newest(self, tx: Tx, thread: str, ns: str, look: bytes) -> _Newest | None:
+        """The checkpoint of a namespace that was added last, read only if it is not the one that is remembered."""
+        rows = self._page(tx, look=look, label=None, before=None, limit=1)
+        if not rows:
+            return None
+        (row,), known = rows, self._newest.get(look)
+        if known is None or (known.ref, known.mac) != (row.ref, row.mac):
+            unordered = self._unordered(thread, ns) in tx.maintenance.labels(row.ref)
+            known = _Newest(row.ref, row.mac, self.read(row).id, unordered)
+            self._remember(look, known)
+        return known
+
+    def _labels(self, state: CheckpointThread, is_late: bool) -> list[bytes]:
+        labels = [self._unordered(state.thread, state.ns)] if is_late else []
+        return labels if state.run is None else [*labels, self._keyed.key("run", state.run)]
+
+    def _remember(self, look: bytes, newest: _Newest) -> None:
+        if len(self._newest) >= REMEMBERED:
+            self._newest.clear()
+        self._newest[look] = newest
+
+    def _owned(self, tx: Tx, thread: str) -> list[RefRow]:
+        """The rows of all checkpoints of a thread."""
+        home = self._keyed.row(tx, thread)
+        return [] if home is None else [row for row in tx.refs_owned(home.ref) if row.kind == STATE]
 
     def _unordered(self, thread: str, ns: str) -> bytes:
         return self._thread_key("unordered", thread, ns)
 
     def _rows(self, look: bytes | None = None, label: bytes | None = None) -> Iterator[Found]:
         before: tuple[int, int] | None = None
-        while rows := self._engine.read(partial(self._page, look=look, label=label, before=before, limit=PAGE)):
+        limit = 1  # most callers want the first
+        while rows := self._engine.read(partial(self._page, look=look, label=label, before=before, limit=limit)):
             yield from (Found(row, self.read(row)) for row in rows)
             before = rows[-1].rank, rows[-1].ref
+            limit = PAGE
 
     def _page(
         self, tx: Tx, look: bytes | None, label: bytes | None, before: tuple[int, int] | None, limit: int

@@ -8,6 +8,7 @@ removes stay as a branch.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -53,6 +54,14 @@ class Chats:
             return [] if row is None else self._entries(tx, self._chat(row))
 
         return self._keyed.engine.read(work)
+
+    def count(self, key: str) -> Counter[str]:
+        """How many messages of each status a chat has, without reading them."""
+        row = self._keyed.engine.read(lambda tx: self._keyed.row(tx, key), single=True)
+        found: Counter[str] = Counter()
+        for status, count in () if row is None else self._chat(row).runs:
+            found[status] += count
+        return found
 
     def add(self, key: str, messages: Sequence[bytes], status: str) -> None:
         """Adds messages, all or none."""

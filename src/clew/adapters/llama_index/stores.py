@@ -127,11 +127,12 @@ class ClewDBChatStore(Adapter, AsyncDBChatStore):
         limit: int | None = None,
         offset: int | None = None,
     ) -> list[ChatMessage]:
-        found = [_decode(entry) for entry in await in_thread(self._chats.read, key) if _has(entry, status)]
-        return found[offset or 0 :][:limit]
+        found = [entry for entry in await in_thread(self._chats.read, key) if _has(entry, status)]
+        return [_decode(entry) for entry in found[offset or 0 :][:limit]]
 
     async def count_messages(self, key: str, status: MessageStatus | None = MessageStatus.ACTIVE) -> int:
-        return sum(_has(entry, status) for entry in await in_thread(self._chats.read, key))
+        counts = await in_thread(self._chats.count, key)
+        return sum(counts.values()) if status is None else counts[status.value]
 
     async def add_message(self, key: str, message: ChatMessage, status: MessageStatus = MessageStatus.ACTIVE) -> None:
         await self.add_messages(key, [message], status)

@@ -13,7 +13,7 @@ from strands.session.session_repository import SessionRepository
 from strands.types.exceptions import SessionException
 from strands.types.session import Session, SessionAgent, SessionMessage
 
-from clew.adapters.chains import place
+from clew.adapters.chains import place, replace
 from clew.adapters.documents import DOCUMENT, Documents
 from clew.adapters.keyed import Adapter, Keyed, Target, unchanged
 from clew.adapters.lists import raw_message
@@ -22,11 +22,10 @@ from clew.adapters.versions import check_version
 from clew.backends import InsertPoint, RefRow, Tx
 from clew.base import ids
 from clew.base.messages import Native
-from clew.engine import deletion, paths
+from clew.engine import paths
 from clew.engine.append import find_existing
 from clew.engine.engine import Draft
 from clew.engine.node import Node
-from clew.engine.refs import BRANCH
 from clew.errors import Conflict
 from clew.store.session_table import SUBAGENT
 
@@ -213,14 +212,7 @@ class ClewSessionRepository(Adapter, SessionRepository):
         row, before = self._conversation(tx, session, agent), self._find(tx, session, agent, message.message_id)
         if row is None or before is None:
             return False
-        later = [node.said for node in self._path(tx, row)[len(before) :]]
-        above = None if before[-1].parent_id is None else ids.parse(before[-1].parent_id)
-        branches = {one.ref for one in tx.refs_owned(row.ref) if one.kind == BRANCH}
-        place(self._keyed, tx, row, above, [])
-        for one in tx.refs_owned(row.ref):
-            if one.kind == BRANCH and one.ref not in branches:
-                deletion.delete_ref(self._keyed.engine, tx, one)
-        place(self._keyed, tx, row, above, [self._keyed.engine.draft(said) for said in (native, *later)])
+        replace(self._keyed, tx, row, before[-1], [self._keyed.engine.draft(native)])
         return True
 
 

@@ -24,6 +24,7 @@ _MAGIC, _WAL = b"SQLite format 3\0", 2
 _ROLES: dict[object, Role] = {"user": "user", "assistant": "assistant", "tool_result": "tool"}
 _MODALITIES: dict[object, Modality] = {1: "image", 2: "audio", 3: "video"}
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(\.\d{1,6})?\d*\s*(Z|[+-]\d\d:?\d\d)?.*", re.ASCII)
+_HINT = "'clew sources' lists the formats that can be imported."
 _COLUMNS = {
     "messages": {"id", "parent_id", "title", "role", "tool_result_error", "created_at"},
     "blocks": {
@@ -134,10 +135,11 @@ def open_database(path: str) -> Iterator[sqlite3.Connection]:
 def _check(conn: sqlite3.Connection, path: str) -> None:
     for table, wanted in _COLUMNS.items():
         if conn.execute("SELECT type FROM sqlite_master WHERE name = ?", [table]).fetchone() != ("table",):
-            raise Invalid(f"{path} is not a CPE file: it has no table {table}")
+            raise Invalid(f"{path} is not a CPE file: it has no table {table}", hint=_HINT)
         found = {name for (name,) in conn.execute("SELECT name FROM pragma_table_info(?)", [table])}
         if not wanted <= found:
-            raise Invalid(f"{path} is not a CPE file: {table} has no {', '.join(sorted(wanted - found))}")
+            missing = ", ".join(sorted(wanted - found))
+            raise Invalid(f"{path} is not a CPE file: {table} has no {missing}", hint=_HINT)
 
 
 def rows(conn: sqlite3.Connection) -> Iterator[CpeRow | UnreadableRow]:

@@ -41,9 +41,6 @@ class OptimisticAppend:
         self._ref, self._seen, self._move = ref, seen, move
         return True
 
-    def extend(self, ref: int, seen: HeadState, move: Move, row: NodeRow) -> bool:
-        return False
-
     def head_state(self, ref: int) -> HeadState | None:
         """Reads the state now. The server checks it again when the head moves."""
         if self._read_head is None or self._move is not None:

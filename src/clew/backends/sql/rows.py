@@ -208,9 +208,6 @@ class SqlTx(SqlBlobTx, SqlMaintenanceTx):
     def head_state(self, ref: int) -> HeadState | None:
         return self._row(HeadState._make, "head_state", ref)
 
-    def extend(self, ref: int, seen: HeadState, move: Move, row: NodeRow) -> bool:
-        return False
-
     def ref(self, workspace: str, kind: str, key: bytes) -> RefRow | None:
         return self._row(RefRow._make, "ref", workspace, kind, key)
 

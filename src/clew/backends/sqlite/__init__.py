@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
-from clew.backends import Backup, Call, Durability, EpochChanged, Job, Progress, Tail, Tx
+from clew.backends import Backup, Call, Durability, EpochChanged, HeadState, Job, Move, NodeRow, Progress, Tail, Tx
 from clew.backends.listeners import ChangeListener, Watching
 from clew.backends.process import OpenBackend
 from clew.backends.sqlite import forked
@@ -188,6 +188,25 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
             self._local.frame = None
             self._committer.leave()
         return self.write(work, settle)
+
+    @property
+    def extendable(self) -> int:
+        tx = self._writer.tx
+        return 0 if tx is None or self._local.tx is not None else tx.last_append[0]
+
+    def extend(self, ref: int, seen: HeadState, move: Move, row: NodeRow) -> bool:
+        if self._current_tx() is not None:
+            return False
+        self._forbid_reentry()
+        if not self._committer.take_lead():
+            return False
+        try:
+            return self._writer.extend(ref, seen, move, row)
+        except sqlite3.Error as error:
+            raise translate(error, self.path) from error
+        finally:
+            self._local.frame = None
+            self._committer.leave()
 
     def batch(self, calls: Sequence[Call]) -> None:
         self._current_tx()

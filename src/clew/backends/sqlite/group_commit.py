@@ -79,7 +79,8 @@ class Committer:
         with self._mutex:
             if self._leader and self._leader != me:
                 return False
-            self._wake_taken()
+            if self._taken:
+                self._wake_taken()
             self._leader, self._frame = me, sys._getframe(1)
             return True
 

@@ -20,6 +20,10 @@ from clew.errors import ClewError, Invalid, ReadOnly, Unavailable
 
 PATIENCE = 5.0
 """Seconds to wait for a program that is closing the file, before the file counts as open under another name."""
+ROUNDING = 3_000_000_000
+"""Nanoseconds: more than any file system rounds times by. Most round to milliseconds, FAT to two seconds."""
+UNSETTLED = -1
+"""Equals no time."""
 _LOCK_BYTES = (0x40000000, 512)
 """Start and length of the bytes on which SQLite locks a database file."""
 _TRY_LOCK = """
@@ -144,6 +148,11 @@ def _lock_elsewhere(path: str, otherwise: bool) -> bool:
     return {0: True, 3: False}.get(done.returncode, otherwise)
 
 
+def settled_time(changed: int) -> int:
+    """The ctime of a file or folder, if every later change gives it another one; otherwise UNSETTLED."""
+    return changed if time.time_ns() - changed > ROUNDING else UNSETTLED
+
+
 class OpenFiles:
     """The files of an open store. SQLite replaces none of them while the store is open."""
 
@@ -152,18 +161,37 @@ class OpenFiles:
         self._one_name = one_name
         """False if the file had several names when it was opened: then it stays read-only until it is reopened."""
         self._found = tuple(map(_identity, self._names))
+        self._folder = _open_folder(path)
+        self._folder_time = UNSETTLED
+        """`settled_time` of the folder when the files in it were last looked up."""
+
+    def __del__(self) -> None:
+        if isinstance(self._folder, int):
+            os.close(self._folder)
 
     def in_place(self) -> bool:
         """True if the files were not moved or replaced, and the store may be written. Called for every append."""
         try:
-            file, log, index = os.stat(self._path), os.stat(self._log), os.stat(self._index)
+            file, changed = os.stat(self._path), os.stat(self._folder).st_ctime_ns
         except OSError:
             return False
         return (
             file.st_nlink < 2
             and self._one_name
-            and ((file.st_dev, file.st_ino), (log.st_dev, log.st_ino), (index.st_dev, index.st_ino)) == self._found
+            and (file.st_dev, file.st_ino) == self._found[0]
+            and (changed == self._folder_time or self._look_up(changed))
         )
+
+    def _look_up(self, changed: int) -> bool:
+        """`in_place` for the log and its index. Unless the time of the folder changes, no name in it does."""
+        found = (_identity(self._log), _identity(self._index)) == self._found[1:]
+        self._folder_time = settled_time(changed) if found else UNSETTLED
+        return found
+
+    @property
+    def log(self) -> tuple[int, int] | None:
+        """The identity of the write-ahead log."""
+        return self._found[1]
 
     @property
     def lost_log(self) -> bool:
@@ -178,6 +206,15 @@ class OpenFiles:
                 hint = _MOVED if name == self._path else _REOPEN
                 return Unavailable(f"{name} was moved, deleted or replaced while it was open", hint=hint)
         return ReadOnly(f"{self._path} has more than one name (hard links), so it is read-only", hint=_COPY)
+
+
+def _open_folder(path: str) -> int | str:
+    """A descriptor of the folder of a file: `os.stat` takes half as long as with a path. The path, if there is none."""
+    folder = os.path.dirname(path)
+    try:
+        return os.open(folder, os.O_PATH | os.O_CLOEXEC)
+    except (AttributeError, OSError):  # only Linux has O_PATH
+        return folder
 
 
 def _identity(path: str) -> tuple[int, int] | None:

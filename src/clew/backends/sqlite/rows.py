@@ -12,7 +12,8 @@ from clew.backends.sql.rows import SqlTx
 from clew.errors import Conflict
 
 SQL = queries()
-_HEAD_STATE, _ADD_NODE, _ADVANCE, _EXTEND = SQL["head_state"], SQL["add_node"], SQL["advance"], SQL["extend"]
+ADD_NODE, EXTEND, DATA_VERSION = SQL["add_node"], SQL["extend"], "PRAGMA data_version"
+_HEAD_STATE, _ADVANCE = SQL["head_state"], SQL["advance"]
 _TAKEN = "a message with this id is already stored"
 _NODES_AT = SQL["nodes_at"].replace("(?)", "%s(?)")  # faster than IN, which sorts its values
 _RUNS_AT, _TREE_STATES, _VERSIONS = (
@@ -30,7 +31,7 @@ _KEYS_BESIDE = (
 class SQLiteTx(SqlTx):
     """See `clew.backends.Tx`."""
 
-    __slots__ = ("_last_append", "conn", "epoch", "run_sql")
+    __slots__ = ("conn", "epoch", "last_append", "run_sql")
     _sql = SQL
 
     def __init__(self, conn: sqlite3.Connection) -> None:
@@ -40,7 +41,7 @@ class SQLiteTx(SqlTx):
         self._run = self.run_sql = conn.cursor().execute
         self.epoch: int | None = None
         """The number of the epoch in which this transaction began, if it was read."""
-        self._last_append = (0, 0, 0)
+        self.last_append = (0, 0, 0)
         """The ref of the last append, if that was one message; `data_version` and `total_changes` after it."""
 
     def begin(self) -> None:
@@ -50,7 +51,7 @@ class SQLiteTx(SqlTx):
 
     def undo(self, savepoint: str = "") -> None:
         """Rolls back the transaction, if there is one, or to a savepoint."""
-        self._last_append = (0, 0, 0)
+        self.last_append = (0, 0, 0)
         if self.conn.in_transaction:
             self.conn.execute(f"ROLLBACK TO {savepoint}" if savepoint else "ROLLBACK")
 
@@ -140,7 +141,7 @@ class SQLiteTx(SqlTx):
             super().add_nodes(rows)
             return
         try:
-            self._run(_ADD_NODE, rows[0])
+            self._run(ADD_NODE, rows[0])
         except sqlite3.IntegrityError:
             raise Conflict(_TAKEN) from None
 
@@ -171,27 +172,5 @@ class SQLiteTx(SqlTx):
         if self.epoch is None:
             self.epoch = epoch
         if same:  # with the node that the caller adds next
-            self._last_append = (ref, self._data_version(), self.conn.total_changes + 1)
+            self.last_append = (ref, self._run(DATA_VERSION).fetchone()[0], self.conn.total_changes + 1)
         return True
-
-    def extend(self, ref: int, seen: HeadState, move: Move, row: NodeRow) -> bool:
-        # `total_changes` counts what this connection changed; `data_version` changes with the commits of all others.
-        last, version, changes = self._last_append
-        if last != ref or changes != self.conn.total_changes or version != self._data_version():
-            return False
-        head, head_id, number, active_at, _, mac = move
-        values = (head, head_id, number, active_at, mac, ref, seen.version, seen.mac)
-        if self._run(_EXTEND, values).rowcount != 1:
-            return False
-        try:
-            self._run(_ADD_NODE, row)
-        except sqlite3.IntegrityError:
-            raise Conflict(_TAKEN) from None
-        if self.epoch is None:
-            self.epoch = seen.epoch
-        self._last_append = (ref, version, changes + 2)
-        return True
-
-    def _data_version(self) -> int:
-        number: int = self._run("PRAGMA data_version").fetchone()[0]
-        return number

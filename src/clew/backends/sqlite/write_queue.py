@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any, ClassVar
 
 from clew.backends.sqlite.connection import translate_os
+from clew.backends.sqlite.identity import UNSETTLED, settled_time
 from clew.errors import Unavailable
 
 try:
@@ -80,8 +81,8 @@ class Turnstile:
     def __init__(self, path: str) -> None:
         self._path = path
         self._fd = -1
-        self._file: os.stat_result | None = None
-        """The status of `_fd` when it was opened."""
+        self._time = UNSETTLED
+        """`settled_time` of `_fd` when the path was last looked at."""
         self._waiter: _Waiter | None = None
 
     def acquire(self, timeout: float) -> None:
@@ -97,17 +98,19 @@ class Turnstile:
 
     def _is_current(self) -> bool:
         """False if the lock file was deleted or replaced after it was opened."""
-        assert self._file is not None
+        mine = os.fstat(self._fd)
+        if mine.st_ctime_ns == self._time:  # it would change if the file were moved or deleted
+            return True
+        self._time = settled_time(mine.st_ctime_ns)
         try:
             now = os.stat(self._path)
         except OSError:
             return False
-        return now.st_ino == self._file.st_ino and now.st_dev == self._file.st_dev
+        return now.st_ino == mine.st_ino and now.st_dev == mine.st_dev
 
     def _lock(self, timeout: float) -> None:
         if self._fd < 0:
-            self._fd = self._open()
-            self._file = os.fstat(self._fd)
+            self._fd, self._time = self._open(), UNSETTLED
         try:
             _flock(self._fd, _TRY)
         except BlockingIOError:

@@ -8,12 +8,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 
-from clew.backends import EpochChanged, Job
+from clew.backends import EpochChanged, HeadState, Job, Move, NodeRow
 from clew.backends.process import forks
 from clew.backends.sqlite.connection import ANY, NO_FILE, ODD, translate
 from clew.backends.sqlite.identity import OpenFiles
+from clew.backends.sqlite.log_space import LogSpace
 from clew.backends.sqlite.reserve import PAGE, Reserve
-from clew.backends.sqlite.rows import SQLiteTx
+from clew.backends.sqlite.rows import ADD_NODE, DATA_VERSION, EXTEND, SQLiteTx
 from clew.backends.sqlite.schema import check_schema
 from clew.backends.sqlite.write_queue import Turnstile
 from clew.errors import ClewError, Closed, Unavailable
@@ -36,6 +37,7 @@ class Writer:
         self.alone = threading.RLock() if path in NO_FILE else None
         self.turnstile = Turnstile(f"{path}-lock")
         self.reserve = Reserve(path)
+        self._log_space = LogSpace(path)
         self.epoch = 0
         """The number of the last epoch that this process has read."""
         self.store_id: bytes | None = None
@@ -72,6 +74,7 @@ class Writer:
                 self.tx.conn.close()
                 self.tx = None
         self.turnstile.close()
+        self._log_space.close()
 
     def begin(self) -> SQLiteTx:
         """Waits for the lock and begins the write transaction. The caller must call `commit` or `undo`."""
@@ -87,13 +90,12 @@ class Writer:
                 self._check_files()
                 tx = self._reconnect()
             elif time.monotonic() - self._checked_at > RECHECK:
-                self._check_files()
-                if self.alone is None and self._checked_at - self._reserved_at > RESERVE_EVERY:
-                    self.reserve_space(tx)
+                self._recheck(tx)
             self._began = self.epoch
             if tx.conn.in_transaction:  # an interrupt prevented its end
                 tx.undo()
             tx.begin()
+            self._keep_log_space()
         except BaseException:
             self.undo(self.tx)
             raise
@@ -119,6 +121,49 @@ class Writer:
             raise
         self._end()
         self.on_commit()
+
+    def extend(self, ref: int, seen: HeadState, move: Move, row: NodeRow) -> bool:
+        """See `Backend.extend`. One method, because as calls of `begin`, `Tx` and `commit` it takes 5 µs more.
+
+        Nothing was written since the last append if neither `total_changes`, which counts the changes of this
+        connection, nor `data_version`, which changes with the commits of others, has changed. Then the epoch, the run
+        and the ranks of other refs are as they were.
+        """
+        tx = self.tx
+        if tx is None or self.suspect or self.epoch != seen.epoch or self.alone is not None or tx.conn.in_transaction:
+            return False
+        run, (last, version, changes) = tx.run_sql, tx.last_append
+        head, head_id, number, active_at, _, mac = move
+        begun = False
+        self.turnstile.acquire(self.timeout)
+        try:
+            if time.monotonic() - self._checked_at > RECHECK:
+                self._recheck(tx)
+            run("BEGIN IMMEDIATE")
+            begun = True
+            self._keep_log_space()
+            if (
+                last != ref
+                or changes != tx.conn.total_changes
+                or version != run(DATA_VERSION).fetchone()[0]
+                or run(EXTEND, (head, head_id, number, active_at, mac, ref, seen.version, seen.mac)).rowcount != 1
+            ):
+                self.undo(tx)
+                return False
+            run(ADD_NODE, row)
+            self.suspect = True  # until the commit has succeeded
+            run("COMMIT")
+            self.suspect = False
+            self._check_files()
+        except BaseException as error:
+            self.undo(tx)
+            if begun and isinstance(error, sqlite3.Error):
+                return False  # waiting for the lock again would take twice as long, but anything else is worth a retry
+            raise
+        tx.last_append = ref, version, changes + 2
+        self.turnstile.release()
+        self.on_commit()
+        return True
 
     def give_up(self, tx: SQLiteTx, error: BaseException) -> None:
         """`undo` after an error. EpochChanged if a new epoch has begun: with old keys, valid rows look damaged."""
@@ -244,6 +289,16 @@ class Writer:
                     self.tx.conn.execute("PRAGMA wal_checkpoint(PASSIVE)")
             raise self.files.error()
         self._checked_at = time.monotonic()
+
+    def _keep_log_space(self) -> None:
+        if self.files is not None and not self.reserve.scarce:
+            self._log_space.keep(self.files.log)
+
+    def _recheck(self, tx: SQLiteTx) -> None:
+        """Checks the files before a write that comes some time after the last one, and the reserved space."""
+        self._check_files()
+        if self.alone is None and self._checked_at - self._reserved_at > RESERVE_EVERY:
+            self.reserve_space(tx)
 
     def drop(self) -> None:
         """Closes the connection, if there is one."""

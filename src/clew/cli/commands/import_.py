@@ -86,7 +86,7 @@ def import_(
 
     Without PATH, lists the histories found on this machine; on a terminal asks which to import, elsewhere imports them
     with --yes. PATH is a file, a folder or a zip archive; its format is recognised by its content. 'clew sources' lists
-    the formats.
+    the formats. PATH can be the URL of a PostgreSQL database in which LangGraph keeps its threads; it is only read.
 
     Unreadable parts are skipped and listed on stderr; the exit code is then 8, also if nothing was imported. Ctrl-C
     ends it after whole conversations; the same command imports the rest. Other programs can write meanwhile; during
@@ -117,7 +117,7 @@ def _import_found(asked: _Asked, *, yes: bool) -> int:
     from clew.sources.survey import survey
 
     home = this_home()
-    tried = sources() if asked.only is None else (asked.only,)
+    tried = tuple(sources()) if asked.only is None else (asked.only,)
     found = [] if yes else survey(home, only=asked.only)
     if not yes and not found:
         where = looked_at([path for source in tried for path in source.discover(home)])
@@ -159,6 +159,7 @@ def _import_sources(chosen: list[Source], asked: _Asked) -> int:
 def _import_paths(paths: tuple[str, ...], asked: _Asked) -> int:
     """Imports what is at these paths; returns the exit code."""
     from clew.cli.importing.report import import_files
+    from clew.sources.langgraph_server import is_url, without_password
 
     codes: list[int] = []
     found: list[Found] = []
@@ -170,7 +171,7 @@ def _import_paths(paths: tuple[str, ...], asked: _Asked) -> int:
             else:
                 codes.append(_import_other(store, path, here, asked))
         if found:
-            where = [os.path.abspath(path) for path in paths]
+            where = [without_password(path) if is_url(path) else os.path.abspath(path) for path in paths]
             codes.append(import_files(store, found, where, asked.form, dry_run=asked.dry_run, again=asked.again))
     if not codes:
         raise clew.NotFound("history", ", ".join(paths), hint="Nothing there matches the options.")
@@ -181,10 +182,13 @@ def _watch(paths: tuple[str, ...], asked: _Asked) -> int:
     """Imports what is new at these paths, or in the histories on this machine, until Ctrl-C; returns the exit code."""
     from clew.cli.importing.found import this_home
     from clew.cli.importing.live import LiveImport
+    from clew.sources.langgraph_server import is_url
     from clew.sources.registry import places, sources
 
+    if any(map(is_url, paths)):
+        raise click.UsageError("--watch takes files and folders, not a URL")
     home = this_home()
-    tried = sources() if asked.only is None else (asked.only,)
+    tried = tuple(sources()) if asked.only is None else (asked.only,)
 
     def where() -> list[str]:
         return list(paths) or [path for source in tried for path in places(source, home)]
@@ -199,13 +203,16 @@ def _watch(paths: tuple[str, ...], asked: _Asked) -> int:
 def _find(store: clew.Store, paths: list[str], asked: _Asked) -> list[Found]:
     from clew.sources.filtering import OfProject
     from clew.sources.history import ImportHistory
+    from clew.sources.langgraph_server import find_on_server, is_url
     from clew.sources.registry import find
 
     history = ImportHistory(store)
-    found = list(find(paths, only=asked.only, exclude=asked.exclude, known=history.unchanged_source))
+    files = [path for path in paths if not is_url(path)]
+    found = list(find(files, only=asked.only, exclude=asked.exclude, known=history.unchanged_source))
     if asked.since is not None:
         edge = asked.since.timestamp() * 1e9
         found = [one for one in found if one.item.modified >= edge]
+    found += [find_on_server(path) for path in paths if is_url(path)]
     if asked.project is not None:
         folder = asked.project
         found = [

@@ -55,15 +55,17 @@ def redact(
 
     To remove a secret, purge its conversation, or name the message with --apply: a version without the secret takes
     its place in every conversation that has the message, with the same ID, and the old one is purged. Titles and
-    imported records that repeat the secret are redacted, too. On a terminal it shows what will change, and asks. It
-    cannot be undone. Attachments and saved working files are not changed. Importing the same history again does not
-    bring the secret back.
+    imported records that repeat the secret are redacted, too. It shows what will change, and asks; off a terminal it
+    needs --yes. It cannot be undone. Attachments and saved working files are not changed. Importing the same history
+    again does not bring the secret back.
 
     To avoid storing secrets, use 'clew append --redact' or the setting 'redact'.
     """
     from clew.store.scan import scan as scan_store
 
     if message is not None:
+        if not dry_run and not yes and not can_ask():
+            raise click.UsageError("a redaction cannot be undone; use --yes to confirm, or --dry-run to preview")
         ctx.exit(_apply(message, rules(also), form, dry_run=dry_run, yes=yes))
     with open_for_reading() as store, ProgressLine("scanning") as progress:
         found = scan_store(store, rules(also), progress=progress)
@@ -86,7 +88,7 @@ def _apply(typed: str, found_by: Rules, form: Form, *, dry_run: bool, yes: bool)
 
     with open_existing() as store:
         node = find_message(store, typed)
-        asks = not dry_run and not yes and can_ask()
+        asks = not dry_run and not yes
         done = redact_message(store, node, found_by, dry_run=dry_run or asks)
         if asks and done.findings:
             for line in _change_lines(store, node.handle, done, "This removes"):
@@ -148,6 +150,8 @@ def _lines(found: Scan, store: Store) -> Iterator[str]:
             where += f" in conversation {store.sessions.get(spot.session).handle}"
         rules = ", ".join(f"{rule} {count:,}" for rule, count in spot.counts.items())
         yield f"{plain(where)}  {rules}"
+    if any(spot.what == "message" for spot in found.spots):
+        yield dim("remove them from a message with: clew redact --apply MESSAGE")
     yield dim(f"scanned {list_counts(found.read) or 'an empty store'}")
 
 

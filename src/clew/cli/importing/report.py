@@ -92,7 +92,7 @@ def _tell(done: list[FileOutcome], run: str | None, *, dry_run: bool) -> None:
         if one.state == "trashed":
             warn(f"{bold('in the trash')} {plain(one.path)}: restore its conversation to import what is new")
     counts = {state: sum(one.state == state for one in done) for state in ("unchanged", "empty", "trashed")}
-    conversations = sum(len(one.conversations) for one in done)
+    conversations = len({each.session for one in done for each in one.conversations})  # one may have several files
     new = sum(one.messages for one in done)
     verb = "would be imported" if dry_run else "imported"
     line = f"{many(new, 'new message')} in {many(conversations, 'conversation')} {verb}"

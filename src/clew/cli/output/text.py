@@ -74,7 +74,7 @@ def _noun(what: str, count: int) -> str:
 
 def columns() -> int | None:
     """The width of the terminal, or COLUMNS; None if stdout is not a terminal and nothing needs clipping."""
-    if not is_terminal(sys.stdout) and not os.environ.get("COLUMNS", "").isdigit():
+    if not is_terminal(sys.stdout) and not os.environ.get("COLUMNS", "").isdecimal():
         return None
     import shutil
 
@@ -146,7 +146,7 @@ def note(line: str) -> None:
 
 def _size(stream: IO[str]) -> int:
     """The width of a stream's terminal, or COLUMNS."""
-    if os.environ.get("COLUMNS", "").isdigit():
+    if os.environ.get("COLUMNS", "").isdecimal():
         return int(os.environ["COLUMNS"]) or 80
     try:
         return os.get_terminal_size(stream.fileno()).columns or 80  # some terminals report 0

@@ -3,7 +3,7 @@
 | typed | means |
 |---|---|
 | `01890a5d-…`, `k3m9qa` | an id or a handle |
-| `01890a5d`, `5f2c` | the beginning of an id, in clew or in the tool it was imported from |
+| `01890a5d`, `5f2c`, `k3m9` | the beginning of an id, in clew or in the tool it was imported from, or of a handle |
 | `aB3xY9` | the id of a message imported from CPE |
 | `Build fa` | the beginning of a title |
 | `@last`, `@-2` | the conversation that was active last, the one before it |
@@ -35,7 +35,9 @@ CPE_FILE = ".cpeconvo"
 """The file in which CPE keeps the conversations of a directory."""
 _CPE_ID = re.compile(r"[A-Za-z0-9]{6}")
 _POSITION = re.compile(r"@(last|-[1-9][0-9]{0,6})")
-_ID = re.compile(r"[0-9a-f-]{4,36}", re.IGNORECASE)
+_ID = re.compile(r"[0-9a-f-]{1,36}", re.IGNORECASE)
+SHORTEST = 4
+"""Characters of an id or a handle that are enough, if they are unique."""
 
 
 def find(store: clew.Store, typed: str) -> clew.Session | clew.Node:
@@ -117,8 +119,9 @@ def _search(store: clew.Store, typed: str, what: str) -> clew.Session:
         if wanted and (title.startswith(wanted) or _has_id(session, wanted)):
             found.append(session)
         names[session.handle] = session
-        if title:
-            names.setdefault(title, session)
+        for name in (title, title[: len(wanted) + 1]):  # all of it, or as much as was typed
+            if name:
+                names.setdefault(name, session)
     if len(found) == 1:
         return found[0]
     if found:
@@ -161,7 +164,11 @@ def _all(store: clew.Store) -> Iterator[clew.Session]:
 
 
 def _has_id(session: clew.Session, wanted: str) -> bool:
-    """True if its id, or the id that its tool gave it, begins so."""
+    """True if its id, its handle, or the id that its tool gave it, begins so."""
+    if len(wanted) < SHORTEST:
+        return False
+    if session.handle.startswith(wanted):
+        return True
     if not _ID.fullmatch(wanted):
         return False
     from clew.store.origin import origin_of  # loads the store, which not every command needs

@@ -15,6 +15,7 @@ COMPARED = 4_000
 """Lines of the larger text up to which two texts are compared; beyond that all lines count as replaced."""
 READ = 50_000
 """Lines of a text that are looked at."""
+_PATCHED = re.compile(r"\*\*\* (?:Update|Add|Delete) File: (.+)")
 _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 
 
@@ -41,6 +42,24 @@ def compare(before: str, after: str) -> list[DiffLine]:
 def patch(text: str) -> list[DiffLine]:
     """The lines of a patch, as `diff` or as the patch tools of agents write them."""
     return list(_number_lines(line for line in text.splitlines()[:READ] if not line.startswith(("--- ", "+++ "))))
+
+
+def patched_files(text: str) -> dict[str, list[DiffLine]]:
+    """The lines of a patch for each file that it names, in order."""
+    parts: dict[str, list[str]] = {}
+    inside: list[str] = []
+    before = ""
+    for line in text.splitlines()[:READ]:
+        if found := _PATCHED.match(line):
+            inside = parts.setdefault(found[1], [])
+        elif line.startswith("+++ ") and before:
+            name = line[4:].partition("\t")[0]
+            name = before if name == "/dev/null" else name
+            inside = parts.setdefault(name.removeprefix("a/" if name == before else "b/"), [])
+        elif not line.startswith("--- "):
+            inside.append(line)
+        before = line[4:].partition("\t")[0] if line.startswith("--- ") else ""
+    return {name: list(_number_lines(lines)) for name, lines in parts.items()}
 
 
 def counts(lines: Iterable[DiffLine]) -> tuple[int, int]:

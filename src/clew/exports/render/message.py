@@ -14,7 +14,7 @@ from clew.exports.render.text import attribute, inline, markdown, name_secrets, 
 from clew.exports.render.tools import ShownCall, json_block, render_call, render_result
 from clew.exports.to_markdown import HIDDEN, is_interrupted, read
 
-VERSION = 2
+VERSION = 3
 """Grows with every change of the HTML of a message: caches must not keep the older form."""
 NAMES = {
     "user": "You", "assistant": "Assistant", "tool": "Tool result", "system": "System", "summary": "Summary",
@@ -118,10 +118,14 @@ class Renderer:
         """True if the message is shown as a part of an earlier one."""
         return one.node.id in self._shown
 
-    def uses(self, one: Entry) -> tuple[str, ...]:
-        """The ids of messages whose content is shown with this one."""
+    def uses(self, one: Entry) -> list[Node]:
+        """The messages whose content is shown with this one."""
         found = (self._results.get(call.id) for call in one.calls)
-        return tuple(result[1].node.id for result in found if result is not None)
+        return [result[1].node for result in found if result is not None]
+
+    def traces(self, one: Entry) -> list[str | None]:
+        """Where the traces of the subagents are that its calls started; they may come later than the calls."""
+        return [self._links.trace(call.id) for call in one.calls] if self._links.trace is not None else []
 
     def article(self, one: Entry, *, first: bool = False) -> str:
         """The message; empty if it is shown as a part of an earlier one."""
@@ -231,7 +235,7 @@ class Renderer:
         )
 
     def media(self, block: Media) -> str:
-        """An attachment: an image if the page has it, otherwise its name and kind."""
+        """An attachment: an image or a recording if the page has it, otherwise its name and kind."""
         url = self._links.media(block) if self._links.media is not None else None
         name = inline(one_line(name_secrets(block.name or block.modality)))
         where = block.url if block.url and not block.url.startswith("data:") else None
@@ -240,8 +244,11 @@ class Renderer:
         icon = '<span class="ic"><span class="i i-file" aria-hidden="true"></span></span>'
         if url is None:
             return f'<span class="attach">{icon}<span>{about}</span></span>'
+        label = attribute(block.name or block.modality)
+        if block.mime_type.startswith("audio/"):
+            player = f'<audio controls preload="none" src="{escape(url)}" aria-label="{label}"></audio>'
+            return f'<span class="attach"><a href="{escape(url)}">{icon}<span>{about}</span></a>{player}</span>'
         if block.modality == "image" and block.mime_type in SHOWN_IMAGES:
-            label = attribute(block.name or block.modality)
             icon = f'<img src="{escape(url)}" alt="{label}" loading="lazy" width="176" height="104">'
         return f'<a class="attach" href="{escape(url)}">{icon}<span>{about}</span></a>'
 

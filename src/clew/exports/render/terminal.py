@@ -8,13 +8,13 @@ from clew.exports.render.text import cut, inline, more
 
 _COLOUR = re.compile(r"\x1b\[([0-9;]*)m")
 _RESET, _BOLD, _PLAIN = 0, 1, 22
+_ERASE = ("\x1b[K", "\x1b[0K", "\x1b[2K")
 
 
 def terminal(text: str) -> str:
     """The lines of `text` with the colours of the stylesheet: a1 to a6, a8 and bold."""
     shown, rest = cut(text)
-    lines = shown.replace("\r\n", "\n").split("\n")
-    shown = "\n".join(line.rpartition("\r")[2] for line in lines)  # what a progress bar has not overwritten
+    shown = "\n".join(map(_last_written, shown.replace("\r\n", "\n").split("\n")))
     parts, at = [], 0
     colour, bold = "", False
     for found in _COLOUR.finditer(shown):
@@ -23,6 +23,17 @@ def terminal(text: str) -> str:
         at = found.end()
     parts.append(_span(shown[at:], colour, bold))
     return "".join(parts) + more(rest)
+
+
+def _last_written(line: str) -> str:
+    """What a progress bar has not overwritten or erased. A longer text stays, and the control character is visible."""
+    kept, width = [""], 0
+    for part in line.rstrip("\r").split("\r"):
+        if len(part) >= width or part.startswith(_ERASE) or kept[-1].endswith(_ERASE):
+            kept, width = [part], len(part)
+        else:
+            kept.append(part)
+    return "\r".join(kept)
 
 
 def _span(text: str, colour: str, bold: bool) -> str:

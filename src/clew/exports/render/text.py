@@ -44,7 +44,8 @@ _SECRET_IN_URL = "%EE%80%82"
 _LINK = re.compile("<a [^>]*>.*?</a>", re.DOTALL)
 _MARKED = re.compile(f"{_OPEN}(U\\+[0-9A-F]{{4,6}}){_CLOSE}")
 _OWN_MARKS = re.compile(f"[{_OPEN}{_CLOSE}]")
-_SCHEME = re.compile("(https?|mailto):", re.IGNORECASE)
+_SCHEME = re.compile(r"https?://[^/\\]|mailto:", re.IGNORECASE)
+"""Without a host, a browser reads ``http:x`` as a path of the page itself, and ``https:x`` as another site."""
 
 _TAGS = {
     "a", "blockquote", "br", "code", "del", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p",
@@ -205,6 +206,7 @@ def _reader() -> Any:
     reader = make("commonmark", {"html": False, "linkify": False})
     reader.enable(["table", "strikethrough"])
     reader.validateLink = lambda url: _SCHEME.match(url) is not None and _SECRET_IN_URL not in url
+    reader.normalizeLinkText = lambda url: url  # decoded, an address could have hidden characters
     rules: dict[str, Callable[..., str]] = {
         "image": _image,
         "link_open": _link_open,

@@ -87,13 +87,21 @@ def changes(call: ToolCall) -> list[diff.DiffLine]:
             lines += diff.compare(before or "", after or "")
     if lines:
         return lines
-    patch = _text(arguments, _PATCH)
-    if patch is not None and ("*** Begin Patch" in patch or "\n@@" in patch or patch.startswith(("@@", "--- "))):
+    patch = _patch(call)
+    if patch is not None:
         return diff.patch(patch)
     whole = _text(arguments, _WHOLE)
     if whole is not None and _text(arguments, _FILE) is not None:
         return diff.compare("", whole)
     return []
+
+
+def changed_files(call: ToolCall) -> dict[str, list[diff.DiffLine]]:
+    """The changes that a call makes, for each file; empty if it is of another kind."""
+    lines, path, patch = changes(call), _text(call.arguments, _FILE), _patch(call)
+    if lines and path is not None:
+        return {path: lines}
+    return {} if patch is None else diff.patched_files(patch)
 
 
 def render_content(result: ToolResult, media: Callable[[Media], str], *, shell: bool = False, path: str = "") -> str:
@@ -223,6 +231,13 @@ def _summary(call: ToolCall, result: ToolResult | None, lines: list[diff.DiffLin
 
 def _reads(call: ToolCall) -> bool:
     return call.name.lower() in {"read", "view", "cat", "read_file", "readfile", "open_file"}
+
+
+def _patch(call: ToolCall) -> str | None:
+    text = _text(call.arguments, _PATCH)
+    if text is None or not ("*** Begin Patch" in text or "\n@@" in text or text.startswith(("@@", "--- "))):
+        return None
+    return text
 
 
 def _text(values: Mapping[str, Any], names: tuple[str, ...]) -> str | None:

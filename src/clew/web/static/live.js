@@ -5,12 +5,12 @@ const conv = document.querySelector("[data-live]");
 if (conv) {
   const bar = document.querySelector(".new"), link = bar.querySelector("a"), count = bar.querySelector("[data-count]");
   const base = `/c/${conv.dataset.conversation}`;
-  let newest = total(), seen = 0, after = conv.dataset.live, source = null, moved = false;
+  let newest = total(), seen = 0, after = conv.dataset.live, source = null, moved = false, gone = false;
 
   const show = () => {
     const fresh = newest - total();
-    bar.hidden = fresh === 0 && !moved;
-    count.textContent = moved ? "The conversation changed. Reload" : fresh === 1 ? "1 new message" : `${fresh} new messages`;
+    bar.hidden = fresh === 0 && !moved && !gone;
+    count.textContent = gone ? "This conversation was deleted. All conversations" : moved ? "The conversation changed. Go to its end" : fresh === 1 ? "1 new message" : `${fresh} new messages`;
   };
   // Adds the messages after number `last`, each once, and renews those before; gives the first new one.
   const bringIn = (parts, last) => {
@@ -34,6 +34,11 @@ if (conv) {
     }
     return first;
   };
+  const lost = () => {
+    if ("locks" in document.body.dataset) { location.reload(); return; }
+    gone = true;
+    show();
+  };
   const connect = () => {
     source = new EventSource(`${base}/events${after ? `?after=${after}` : ""}`);
     source.addEventListener("message", (event) => {
@@ -44,16 +49,22 @@ if (conv) {
       newest = Math.max(newest, number); // the page may have been made after the event
       show();
     });
-    source.addEventListener("gone", () => { source.close(); if ("locks" in document.body.dataset) location.reload(); });
+    source.addEventListener("gone", () => { source.close(); lost(); });
+    source.addEventListener("error", async () => { // refused: it may have been deleted before the stream began
+      if (source?.readyState !== EventSource.CLOSED) return;
+      const answer = await fetch(`${base}.json?to=1`).catch(() => null);
+      if (answer?.status === 404) lost();
+    });
   };
   link.addEventListener("click", async (event) => {
-    const last = total(), size = Number(conv.dataset.window);
-    if (moved) { event.preventDefault(); location.reload(); return; }
+    const last = total(), size = Number(conv.dataset.window), batch = Number(conv.dataset.batch);
+    if (gone) { link.href = "/"; return; }
+    if (moved) { link.href = `${base}/m/${after}`; return; }
     if (loadedTo() < last) { link.href = `${base}?from=${Math.floor(last / size) * size + 1}#m${last + 1}`; return; }
     event.preventDefault();
     // A call without a result may have got it: its message is read again.
     const waiting = [...document.querySelectorAll("#messages .msg")].slice(-20).find((m) => m.querySelector(".call > summary > .i-stop"));
-    const from = waiting ? Number(waiting.id.slice(1)) : last + 1, to = Math.min(newest, from + size - 1); // a window at a time
+    const from = waiting ? Number(waiting.id.slice(1)) : last + 1, to = Math.min(newest, from + batch - 1);
     const answer = await fetch(`${base}/messages?from=${from}&to=${to}`).catch(() => null);
     if (!answer?.ok) { location.reload(); return; }
     const first = bringIn([...new DOMParser().parseFromString(await answer.text(), "text/html").body.children], last);
@@ -64,7 +75,8 @@ if (conv) {
   });
   // A hidden page needs no stream: browsers allow six of them, and each costs the server a little.
   document.addEventListener("visibilitychange", () => {
-    if (document.hidden) { source?.close(); source = null; } else if (!source) connect();
+    if (document.hidden) { source?.close(); source = null; } else if (!source && !gone) connect();
   });
+  document.addEventListener("clew:restored", () => { gone = false; show(); source?.close(); connect(); });
   if (!document.hidden) connect();
 }

@@ -53,7 +53,7 @@ const acts = {
   },
   async trash() {
     await send(`${base}/trash`);
-    say("Moved to the trash", { label: "Undo", run: async () => { await send(`${base}/restore`); say("Restored"); } });
+    say("Moved to the trash", { label: "Undo", run: async () => { await send(`${base}/restore`); say("Restored"); document.dispatchEvent(new Event("clew:restored")); } });
   },
   async restore(_, button) {
     await send(`/c/${button.dataset.id}/restore`);

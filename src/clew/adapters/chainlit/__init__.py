@@ -1,0 +1,7 @@
+"""Chainlit keeps users, threads, steps, elements and feedback in clew."""
+
+from __future__ import annotations
+
+from clew.adapters.chainlit.layer import ClewDataLayer
+
+__all__ = ["ClewDataLayer"]

@@ -1,0 +1,15 @@
+"""The checks of `clew.testing.adapters`."""
+
+from __future__ import annotations
+
+import pytest
+
+from clew.testing.adapters import check
+
+pytest.importorskip("chainlit.data", reason="the framework is not installed")
+
+
+def test_checks(tmp_path):
+    """No check finds anything lost, repeated, reordered or left behind."""
+    failed = [one for one in check("tests.adapters.chainlit.drivers:Ours", tmp_path) if not one.passed]
+    assert failed == []

@@ -1,0 +1,131 @@
+"""A thread writes the mirror: nothing waits for it but a flush, and nothing is forgotten."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+import clew
+from clew import agents
+from clew.agents import Mirror
+from clew.agents.mirror_thread import Updates
+from clew.agents.store import store_of
+from clew.base import files
+from clew.errors import Invalid
+from tests.agents.conftest import place
+from tests.agents.test_mirror import true_to, words_in
+from tests.reliability.tools import output, python
+
+
+def test_an_append_does_not_wait(mirrored: agents.SessionStore, root: Path) -> None:
+    """While another process updates the mirror, messages are stored. Then they are written together."""
+    session = mirrored.create(cwd="/src")
+    file = place(mirrored, session) / "messages.jsonl"
+    real, calls = Mirror._sync, list[str]()
+
+    def sync(self: Mirror, session_id: str, *, rewrite: bool = False) -> None:
+        calls.append(session_id)
+        real(self, session_id, rewrite=rewrite)
+
+    with patch.object(Mirror, "_sync", sync):
+        with files.lock(str(root / ".lock"), 1):
+            for number in range(20):
+                session.append_and_save(clew.user(f"message {number}"))
+            assert file.read_bytes() == b""
+        mirrored.flush()
+    assert len(file.read_bytes().splitlines()) == 20
+    assert 1 <= len(calls) <= 3
+    true_to(mirrored, root)
+
+
+def test_a_transaction_is_waited_for(mirrored: agents.SessionStore, root: Path) -> None:
+    """Messages of a transaction are written after it, though the thread has run meanwhile."""
+    first, second = mirrored.create(cwd="/src"), mirrored.create(cwd="/src")
+    assert mirrored.mirror is not None
+    with store_of(mirrored).transaction():
+        first.append_and_save(clew.user("one"))
+        mirrored.mirror._updates.wait()
+    second.append_and_save(clew.user("two"))
+    true_to(mirrored, root)
+
+
+def test_an_update_that_is_due_again() -> None:
+    """What is added while it is being updated is updated once more."""
+    updates, calls, again = Updates(), list[str](), threading.Event()
+
+    def step(name: str) -> None:
+        calls.append(name)
+        if len(calls) == 1:
+            updates.add((step, name), in_transaction=False)
+            again.set()
+
+    updates.add((step, "x"), in_transaction=False)
+    again.wait()
+    updates.wait()
+    assert calls == ["x", "x"]
+
+
+def test_an_error_is_kept() -> None:
+    """After an error the update stays due: the next one, or a flush, tries it again."""
+    updates, fail = Updates(), [True]
+
+    def step(name: str) -> None:
+        if fail:
+            raise Invalid(name)
+
+    updates.add((step, "x"), in_transaction=False)
+    updates.wait()
+    assert isinstance(updates.error, Invalid)
+    with pytest.raises(Invalid):
+        updates.run()
+    fail.clear()
+    updates.run()
+    assert updates.error is None
+
+
+def test_a_purge_beside_the_thread(mirrored: agents.SessionStore, root: Path) -> None:
+    """Words that are purged while they are being written are in no file afterwards."""
+    for _ in range(10):
+        session = mirrored.create(cwd="/src")
+        session.append_and_save(clew.user("xylophone"))
+        mirrored.delete(session.id)
+        mirrored.flush()
+        assert words_in(root) == []
+    assert mirrored.mirror is not None and mirrored.mirror.error is None
+
+
+UNCLOSED = """
+import sys, threading, clew
+from clew import agents
+sessions = agents.open(sys.argv[1], mirror=sys.argv[2])
+session = sessions.create(cwd="/src")
+for number in range(5):
+    session.append_and_save(clew.user(f"message {number}"))
+"""
+
+FORKED = """
+import os, sys, clew
+from clew import agents
+with agents.open(sys.argv[1], mirror=sys.argv[2]) as sessions:
+    session = sessions.create(cwd="/src")
+    for number in range(5):
+        session.append_and_save(clew.user(f"message {number}"))
+        child = os.fork()
+        if not child:
+            error = sessions.mirror.error
+            sessions.close()
+            os._exit(7)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+"""
+
+
+@pytest.mark.parametrize("program", [UNCLOSED, FORKED], ids=["unclosed", "forked"])
+def test_a_program_that_ends(path: Path, root: Path, program: str) -> None:
+    """At the end of a program the mirror is up to date, closed or not, and forked children neither wait nor write."""
+    output(python(program, path, root))
+    with agents.open(path, mirror=root) as sessions:
+        assert len(next(root.rglob("messages.jsonl")).read_bytes().splitlines()) == 5
+        true_to(sessions, root)

@@ -1,0 +1,61 @@
+"""How moved, deleted and replaced files of an open store are noticed without looking each of them up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+import clew
+from clew.backends.sqlite import identity
+from clew.backends.sqlite.identity import UNSETTLED, OpenFiles, settled_time
+
+
+@pytest.fixture
+def looked_up() -> Iterator[list[int]]:
+    """The times of the folder at which files were looked up. Every time counts as settled."""
+    found: list[int] = []
+    real = OpenFiles._look_up
+
+    def look_up(self: OpenFiles, changed: int) -> bool:
+        found.append(changed)
+        return real(self, changed)
+
+    with patch.object(OpenFiles, "_look_up", look_up), patch.object(identity, "ROUNDING", 0):
+        yield found
+
+
+def test_a_recent_time_is_not_settled() -> None:
+    """A change that follows at once may get the same time, so a recent time proves nothing."""
+    now = time.time_ns()
+    assert settled_time(now) == UNSETTLED
+    assert settled_time(now + 10**12) == UNSETTLED
+    assert settled_time(now - 10**10) == now - 10**10
+
+
+@pytest.mark.parametrize("end", ["", "-wal", "-shm", "-lock"])
+def test_a_file_goes_from_a_quiet_folder(tmp_path: Path, end: str, looked_up: list[int]) -> None:
+    """While nothing changes in the folder nothing is looked up, and a file that goes is noticed at once."""
+    path, away = tmp_path / "store" / "chats.db", tmp_path / "away"
+    path.parent.mkdir()
+    with clew.open(path) as store:
+        session = store.sessions.create()
+        time.sleep(0.05)  # older kernels round times to 4 ms
+        for number in range(5):
+            session.append(clew.user(f"message {number}"))
+        count = len(looked_up)
+        session.append(clew.user("nothing is looked up"))
+        assert len(looked_up) == count
+        Path(f"{path}{end}").rename(away)
+        gone = pytest.raises(clew.Unavailable, match="was moved, deleted or replaced")
+        with nullcontext() if end == "-lock" else gone:
+            session.append(clew.user("noticed"))
+        if end == "-lock":
+            assert Path(f"{path}-lock").exists()
+        else:
+            away.rename(f"{path}{end}")
+            session.append(clew.user("back"))
