@@ -25,6 +25,19 @@ tests/providers/test_registry.py::test_no_other_module_names_a_provider
 tests/cli/test_chat.py::test_short_names_are_of_models_that_their_makers_know
 
 # longer forms of what others touch
+tests/reliability/test_flips.py::test_a_flipped_bit_is_found_or_changes_nothing[[]sealed]
+tests/crash/test_snapshots.py::test_an_autosaved_answer_survives_a_power_cut[[]files]
+tests/crash/test_kill.py::test_four_writers_survive_kill
+tests/crash/test_faults.py::test_a_failing_call_loses_nothing[[]open-EMFILE-once-5]
+tests/crash/test_limits.py::test_a_part_that_is_first_used_when_no_file_can_be_opened[[]claude]
+tests/backends/postgres/test_failover.py::test_a_standby_that_is_promoted
+tests/cli/test_recordings.py::test_what_people_see[[]80]
+tests/cli/test_hook_time.py::test_a_path_that_no_file_can_have[[]path0]
+tests/cli/test_hook_time.py::test_an_agent_that_never_finishes_its_sentence
+tests/cli/test_project.py::test_p20_the_watch_sees_what_the_users_own_settings_do
+tests/web/test_browser_features.py::test_reading_by_pointer
+tests/adapters/pydantic_ai/test_store.py::test_in_the_command_line[[]sealed]
+tests/adapters/pydantic_ai/test_store.py::test_in_the_command_line[[]postgres]
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/test-a-session-store.md]
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/rollback.md]
 tests/backends/postgres/test_tls.py::test_the_command_line_says_it_in_one_line

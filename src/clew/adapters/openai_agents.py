@@ -101,7 +101,7 @@ class ClewSession(Adapter):
             self._keyed.refs.append(self._ensure_row(), drafts)
 
     def _draft(self, item: TResponseInputItem) -> Draft:
-        return self._keyed.engine.draft(Native(PROVIDER, _encode(item)), seen=_seen(item))
+        return self._keyed.engine.draft(Native(PROVIDER, _encode(item)), seen=_neutral(item))
 
     def _ensure_row(self) -> RefRow:
         if self._row is None:
@@ -130,7 +130,7 @@ class ClewSession(Adapter):
         self._keyed.engine.write(work)
 
 
-def _seen(item: Any) -> Message | None:
+def _neutral(item: Any) -> Message | None:
     """The role of a plain message, as its view has it; None if this takes a closer look."""
     if type(item.get("content")) is not str or "usage" in item or item.get("type", "message") != "message":
         return None

@@ -80,10 +80,10 @@ def to_native(message: Any, serde: SerializerProtocol) -> StoredMessage:
         kind, data = serde.dumps_typed(message)
         extra[_TYPED] = [kind, base64.b64encode(data).decode()]
     native = Native(PROVIDER, raw, extra=extra or None)
-    return StoredMessage(native, content(revived) if exact else copied(message), None if extra else _seen(message))
+    return StoredMessage(native, content(revived) if exact else copied(message), None if extra else _neutral(message))
 
 
-def _seen(message: Any) -> Message | None:
+def _neutral(message: Any) -> Message | None:
     """The role of a message without token counts, as its view has it; None if this takes a closer look."""
     if isinstance(message, dict):
         if type(message["content"]) is not str or "type" in message or "usage" in message:
