@@ -29,6 +29,10 @@ SPACE = 1.3
 """Bytes that a store takes for each byte of a history, as seen with logs of Claude Code."""
 
 
+HISTORY = "history of another tool"
+"""What is not found if no other tool was used here."""
+
+
 def this_home() -> Home:
     """The machine that clew runs on, for sources."""
     return Home(os.path.expanduser("~"), os.environ, sys.platform)

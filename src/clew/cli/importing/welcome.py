@@ -12,7 +12,7 @@ import click
 
 import clew
 from clew.cli.commands.serve import has_page, serve
-from clew.cli.importing.found import CHOSEN, PAGE
+from clew.cli.importing.found import CHOSEN, HISTORY, PAGE
 from clew.cli.importing.listing import show_looked_at
 from clew.cli.output.text import bold, dim, note, out
 from clew.cli.setup.installation import local_model, missing_sdks
@@ -43,7 +43,7 @@ def welcome(ctx: click.Context) -> bool:
     try:
         imported = _import(ctx)
     except clew.NotFound as error:
-        if error.what != "history":
+        if error.what != HISTORY:
             raise
         return _nothing_found(ctx)
     _what_else()

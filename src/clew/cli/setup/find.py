@@ -61,7 +61,8 @@ def find_session(store: clew.Store, typed: str | None) -> clew.Session:
         try:
             return store.sessions.latest(os.getcwd())
         except NotFound:
-            raise NotFound("conversation of this directory", "", hint="Name one; 'clew ls' lists them.") from None
+            hint = "Name one: 'clew ls' lists them, and @last is the latest of all directories."
+            raise NotFound("conversation of this directory", "", hint=hint) from None
     typed = click.get_current_context().meta.get(NAMES, {}).get(typed, typed)
     with suppress(NotFound):
         return store.sessions.get(typed)
