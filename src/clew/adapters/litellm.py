@@ -39,7 +39,7 @@ FORMATS = {
 class ClewLogger(CustomLogger):
     """Calls in a store: a path, a URL or an open `Store`. `options` are those of `clew.open`.
 
-    A call never waits for the store, and never fails because of it; what goes wrong is logged.
+    A call never waits for the store, and never fails because of it; errors are logged.
     """
 
     def __init__(self, target: Target, **options: Any) -> None:
@@ -57,7 +57,7 @@ class ClewLogger(CustomLogger):
         return self._recorder.flush(timeout)
 
     def close(self) -> None:
-        """Stores what waits, and closes the store, unless the logger was made with an open one."""
+        """Stores pending calls, and closes the store, unless the logger was made with an open one."""
         self._recorder.close()
 
     def log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
@@ -73,7 +73,7 @@ class ClewLogger(CustomLogger):
         self._record(kwargs, None, start_time, end_time)
 
     def _record(self, kwargs: Mapping[str, Any], response: Any, start: Any, end: Any) -> None:
-        """Takes a copy of what is to be stored: the program may change its messages meanwhile."""
+        """Copies the call: the program may change its messages before they are stored."""
         wire = FORMATS.get(str(kwargs.get("call_type")))
         if wire is None:
             return
@@ -103,7 +103,7 @@ def _call(
     conversation: str | None,
     continues: bool,
 ) -> ModelCall | None:
-    """A call out of the bytes that were copied."""
+    """A call from its copied bytes."""
     given: Any = msgspec.json.decode(request)
     if isinstance(given, str):
         given = [{"role": "user", "content": given}]
@@ -180,7 +180,7 @@ def _plain(value: Any) -> Any:
 
 
 def _encode(value: Any) -> bytes:
-    """A value as JSON. Lone surrogates, and objects of pydantic inside it, are written too."""
+    """A value as JSON, also with lone surrogates and objects of pydantic in it."""
     try:
         return msgspec.json.encode(value, enc_hook=_plain_or_text)
     except (UnicodeEncodeError, msgspec.EncodeError):
