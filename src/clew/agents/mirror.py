@@ -109,7 +109,7 @@ class Mirror:
 
     @property
     def error(self) -> ClewError | None:
-        """Why the mirror is behind the store; None if it is current. Waits for the updates that were begun before."""
+        """Why the mirror is behind the store; None if it is current. Waits for earlier updates."""
         self._wait()
         return self._updates.error
 

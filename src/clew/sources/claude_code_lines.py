@@ -68,7 +68,7 @@ def read_line(text: bytes) -> tuple[TranscriptLine, bytes]:
     try:
         return _line(text), text
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        shape = without_surrogates(text)  # what is stored are the bytes as they are
+        shape = without_surrogates(text)  # only for reading; the original bytes are stored
         return _lenient(shape), shape
 
 
