@@ -297,7 +297,7 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
             if frozen is None:
                 return ("wal",)
             with closing(frozen):
-                found = cleaner.look()  # this takes longest, and no writer waits for it
+                found = cleaner.look()  # the longest step; writers do not wait for it
                 left = self._run_alone(lambda: cleaner.clear(frozen, found))
             if not left:
                 cleaner.sync()
