@@ -36,7 +36,6 @@ class TranscriptLine(msgspec.Struct, rename="camel"):
     """A line: its own fields, and the message in it."""
 
     type: str | None = None
-    subtype: str | None = None
     uuid: str | None = None
     parent_uuid: str | None = None
     logical_parent_uuid: str | None = None
