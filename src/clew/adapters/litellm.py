@@ -17,11 +17,10 @@ from litellm.integrations.custom_logger import CustomLogger
 
 from clew.adapters.assembling import ModelCall
 from clew.adapters.keyed import Target
-from clew.adapters.recorder import CallRecorder
+from clew.adapters.recorder import CallRecorder, Recording
 from clew.adapters.versions import check_version
 from clew.base.messages import Native
 from clew.sources.values import tokens
-from clew.store.store import Store
 
 TOOL = "litellm"
 CHAT, RESPONSES, MESSAGES = "openai", "openai-responses", "anthropic"
@@ -36,7 +35,7 @@ FORMATS = {
 """The kinds of calls that are conversations."""
 
 
-class ClewLogger(CustomLogger):
+class ClewLogger(Recording, CustomLogger):
     """Calls in a store: a path, a URL or an open `Store`. `options` are those of `clew.open`.
 
     A call never waits for the store, and never fails because of it; errors are logged.
@@ -46,19 +45,6 @@ class ClewLogger(CustomLogger):
         super().__init__()
         check_version("litellm", "1.80", "2")
         self._recorder = CallRecorder(target, TOOL, options)
-
-    @property
-    def store(self) -> Store:
-        """The store that has the conversations."""
-        return self._recorder.keyed().store
-
-    def flush(self, timeout: float | None = None) -> bool:
-        """Waits until all calls so far are stored. False if that takes longer than `timeout` seconds."""
-        return self._recorder.flush(timeout)
-
-    def close(self) -> None:
-        """Stores pending calls, and closes the store, unless the logger was made with an open one."""
-        self._recorder.close()
 
     def log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
         self._record(kwargs, response_obj, start_time, end_time)

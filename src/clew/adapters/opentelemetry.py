@@ -20,13 +20,12 @@ from opentelemetry.context import get_current, get_value
 from clew import keys
 from clew.adapters.assembling import ModelCall
 from clew.adapters.keyed import Target
-from clew.adapters.recorder import CallRecorder
+from clew.adapters.recorder import CallRecorder, Recording
 from clew.adapters.versions import check_version
 from clew.base.messages import Native
 from clew.errors import Invalid
 from clew.sources.otel import NAME
 from clew.sources.values import tokens
-from clew.store.store import Store
 
 TOOL = "opentelemetry"
 CONVERSATION = "gen_ai.conversation.id"
@@ -37,7 +36,7 @@ _REPEATS = ("invoke_agent", "create_agent", "execute_tool", "invoke_workflow")
 """Operations whose messages are those of the model calls inside them."""
 
 
-class ClewCompletionHook:
+class ClewCompletionHook(Recording):
     """Calls in a store: a path, a URL or an open `Store`; by default the one that ``CLEW_DB`` names.
 
     `options` are those of `clew.open`; without them ``CLEW_KEY`` or ``CLEW_KEY_FILE`` has the key of a sealed store. A
@@ -53,19 +52,6 @@ class ClewCompletionHook:
             if not options:
                 options = _key_from_environment()
         self._recorder = CallRecorder(target, TOOL, options)
-
-    @property
-    def store(self) -> Store:
-        """The store that has the conversations."""
-        return self._recorder.keyed().store
-
-    def flush(self, timeout: float | None = None) -> bool:
-        """Waits until all calls so far are stored. False if that takes longer than `timeout` seconds."""
-        return self._recorder.flush(timeout)
-
-    def close(self) -> None:
-        """Stores pending calls, and closes the store, unless the hook was made with an open one."""
-        self._recorder.close()
 
     def on_completion(
         self,

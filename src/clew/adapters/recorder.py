@@ -13,6 +13,7 @@ from typing import Any
 
 from clew.adapters.assembling import Assembler, ModelCall
 from clew.adapters.keyed import Keyed, Target
+from clew.store.store import Store
 
 LIMIT = 1000
 """Calls that may wait to be stored. Beyond that, new ones are dropped: memory must stay bounded."""
@@ -109,6 +110,25 @@ class CallRecorder:
         except Exception as error:  # noqa: BLE001  recording must not end the thread
             self.failed += 1
             log.warning("clew: a model call was not stored (%s)", type(error).__name__)
+
+
+class Recording:
+    """Common to adapters that record calls: the store, and how to wait for it and close it."""
+
+    _recorder: CallRecorder
+
+    @property
+    def store(self) -> Store:
+        """The store that has the conversations."""
+        return self._recorder.keyed().store
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Waits until all calls so far are stored. False if that takes longer than `timeout` seconds."""
+        return self._recorder.flush(timeout)
+
+    def close(self) -> None:
+        """Stores pending calls, and closes the store, unless the adapter was made with an open one."""
+        self._recorder.close()
 
 
 def _flush_at_exit(recorder: weakref.ref[CallRecorder]) -> None:
