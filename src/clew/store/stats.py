@@ -149,7 +149,7 @@ def _homes(
             homes[tree] = first, home if kept else None
     found = {tree: home for tree, (_, home) in homes.items() if home is not None}
     for trace in store.sessions.list(limit=PAGE, include_expired=True, subagents=True).all():
-        with suppress(Corrupted):  # a trace belongs where its session does
+        with suppress(Corrupted):  # a trace counts with its session
             home, tree = owners.get(trace.owner_id or "", _home(trace)), row_of(trace).tree
             if tree is not None and tree not in homes and (keep is None or trace.owner_id in owners or keep(trace)):
                 found[tree] = home

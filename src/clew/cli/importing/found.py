@@ -99,9 +99,9 @@ def looked_at(paths: Sequence[str]) -> str:
 
 
 def choose(found: Sequence[History]) -> list[History]:
-    """Asks which histories to import; none of them is an answer, too.
+    """Asks which histories to import; the user may choose none.
 
-    If the context offers the web page, there is one more answer: all of them, and then the page.
+    If the context offers the web page, the user may also choose all histories and then the page.
     """
     total = sum(one.size for one in found)
     warn(f"The store needs about {size(round(total * SPACE))} for all of them.")

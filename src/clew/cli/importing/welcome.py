@@ -31,9 +31,9 @@ ELSE = (
 
 
 def welcome(ctx: click.Context) -> bool:
-    """Greets somebody whose store is empty; True if there are conversations to choose from now.
+    """Greets a user whose store is empty; True if there are conversations to choose from now.
 
-    If the web page was chosen, it is shown first, and there is nothing more to choose.
+    If the user chose the web page, shows it and returns False.
     """
     out(f"{bold('clew')} {ABOUT[0]}")
     out(ABOUT[1])

@@ -71,7 +71,7 @@ def find_session(store: clew.Store, typed: str | None) -> clew.Session:
 
 
 def find_message(store: clew.Store, typed: str) -> clew.Node:
-    """The message that is meant. NotFound, Ambiguous."""
+    """The message with this id, handle or CPE id. NotFound, Ambiguous."""
     typed = click.get_current_context().meta.get(NAMES, {}).get(typed, typed)
     try:
         return store.nodes.get(typed)[0]
@@ -137,7 +137,7 @@ def _search(store: clew.Store, typed: str, what: str) -> clew.Session:
 
 
 def _message_of_cpe(store: clew.Store, typed: str) -> CpeMessage | None:
-    """The imported message that CPE knows by this id."""
+    """The imported message with this id in CPE."""
     if not _CPE_ID.fullmatch(typed):
         return None
     from clew.agents.cpe.names import find_message
