@@ -27,6 +27,8 @@ tests/cli/test_chat.py::test_short_names_are_of_models_that_their_makers_know
 # longer forms of what others touch
 tests/crash/test_snapshots.py::test_an_autosaved_answer_survives_a_power_cut[[]files]
 tests/crash/test_kill.py::test_four_writers_survive_kill
+tests/concurrency/test_processes.py::test_a_writer_that_waits_is_next
+tests/properties/test_flat_append.py::test_appends_among_other_steps[[]*-120]
 tests/crash/test_faults.py::test_a_failing_call_loses_nothing[[]open-EMFILE-once-5]
 tests/crash/test_limits.py::test_a_part_that_is_first_used_when_no_file_can_be_opened[[]claude]
 tests/backends/postgres/test_failover.py::test_a_standby_that_is_promoted

@@ -52,6 +52,25 @@ def test_a_transaction_is_waited_for(mirrored: agents.SessionStore, root: Path) 
     true_to(mirrored, root)
 
 
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_transaction_is_followed(mirrored: agents.SessionStore, root: Path, beside: bool) -> None:
+    """After a transaction its messages are in the mirror, also if another thread has updated it meanwhile."""
+    first, second = mirrored.create(cwd="/src"), mirrored.create(cwd="/src")
+    mirror = mirrored.mirror
+    assert mirror is not None
+    with store_of(mirrored).transaction():
+        first.append_and_save(clew.user("one"))
+        with store_of(mirrored).transaction():
+            second.append_and_save(clew.user("two"))
+        if beside:
+            other = threading.Thread(target=lambda: (mirror.soon(second.id), mirror.error))
+            other.start()
+            other.join()
+    assert mirror.error is None  # so the files are current
+    assert (place(mirrored, first) / "messages.jsonl").read_bytes().count(b"\n") == 1
+    true_to(mirrored, root)
+
+
 def test_an_update_that_is_due_again() -> None:
     """What is added while it is being updated is updated once more."""
     updates, calls, again = Updates(), list[str](), threading.Event()
@@ -59,10 +78,10 @@ def test_an_update_that_is_due_again() -> None:
     def step(name: str) -> None:
         calls.append(name)
         if len(calls) == 1:
-            updates.add((step, name), in_transaction=False)
+            updates.add((step, name))
             again.set()
 
-    updates.add((step, "x"), in_transaction=False)
+    updates.add((step, "x"))
     again.wait()
     updates.wait()
     assert calls == ["x", "x"]
@@ -76,7 +95,7 @@ def test_an_error_is_kept() -> None:
         if fail:
             raise Invalid(name)
 
-    updates.add((step, "x"), in_transaction=False)
+    updates.add((step, "x"))
     updates.wait()
     assert isinstance(updates.error, Invalid)
     with pytest.raises(Invalid):

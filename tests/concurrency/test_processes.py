@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from pathlib import Path
@@ -71,6 +72,47 @@ def test_every_process_gets_its_share(tmp_path: Path) -> None:
     """Each of four processes gets at least half of an even share, three times over."""
     tries = [shares(tmp_path / f"{number}.db", writers=4, seconds=2.0) for number in range(3)]
     assert all(min(counts) >= sum(counts) / 4 / 2 for counts in tries), tries
+
+
+BUSY = """
+import sys, clew
+with clew.open(sys.argv[1]) as store:
+    session = store.sessions.get(sys.argv[2])
+    for line in sys.stdin:
+        with store.transaction():
+            session.append(clew.user("holds"))
+            print("holding", flush=True)
+            sys.stdin.readline()
+        for _ in range(300):
+            session.append(clew.user("more"))
+        print("done", flush=True)
+"""
+
+
+def test_a_writer_that_waits_is_next(tmp_path: Path) -> None:
+    """A process that has waited for the lock gets it soon, though the one that had it asks for it at once, and again.
+
+    SQLite alone looks every tenth of a second, and finds the lock taken.
+    """
+    path, places = tmp_path / "s.db", []
+    with clew.open(path) as store:
+        session = store.sessions.create()
+        command = [sys.executable, "-c", BUSY, str(path), session.id]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as busy:
+            assert busy.stdin is not None and busy.stdout is not None
+            for _ in range(3):
+                busy.stdin.write("\n")
+                assert busy.stdout.readline() == "holding\n"
+                waiting = threading.Thread(target=lambda: session.append(clew.user("waits")))
+                waiting.start()
+                time.sleep(0.3)  # until SQLite's own waiting would look seldom
+                busy.stdin.write("\n")
+                assert busy.stdout.readline() == "done\n"
+                waiting.join()
+                said = [node.text for node in session.path(last=302)]
+                places.append(said.index("waits") - said.index("holds"))
+            busy.stdin.close()
+    assert sorted(places)[1] < 100, places
 
 
 HOLDER = """

@@ -189,7 +189,8 @@ class Mirror:
     # -- inside
 
     def _later(self, step: Callable[[str], None], name: str) -> None:
-        self._updates.add((step, name), in_transaction=self._in_transaction())
+        task = step, name
+        Parts.of(self._store).engine.rollback_steps.after(task, lambda: self._updates.add(task))
 
     def _wait(self) -> None:
         with suppress(Closed):

@@ -28,8 +28,6 @@ class Updates:
         self.running = threading.RLock()
         """Held while an update runs."""
         self._due: dict[Task, None] = {}
-        self._uncommitted: dict[Task, None] = {}
-        """Updates that were added inside a transaction."""
         self._changed = threading.Condition(threading.RLock())
         self._asked = self._tried = 0
         """The number of requests to run, and the number of the last one that was served."""
@@ -37,15 +35,10 @@ class Updates:
         self._process = 0
         """The process of the thread: a forked child has no such thread."""
 
-    def add(self, task: Task, *, in_transaction: bool) -> None:
-        """Adds an update, and wakes the thread, unless the update must wait for the end of a transaction."""
+    def add(self, task: Task) -> None:
+        """Adds an update, and wakes the thread. Outside of transactions: the thread reads what is committed."""
         with self._changed:
-            if in_transaction:
-                self._uncommitted[task] = None
-                return
             self._due[task] = None
-            self._due |= self._uncommitted
-            self._uncommitted.clear()
             self._asked += 1
             self._changed.notify_all()
             if self._thread is not None:
@@ -58,26 +51,6 @@ class Updates:
 
     def run(self) -> None:
         """Runs everything that is due, on this thread. Raises the first error; the rest stays due."""
-        with self._changed:
-            self._due |= self._uncommitted
-            self._uncommitted.clear()
-        self._run()
-
-    def clear(self) -> None:
-        """Forgets what is due: everything is up to date."""
-        with self._changed:
-            self._due.clear()
-            self._uncommitted.clear()
-            self.error = None
-
-    def wait(self) -> None:
-        """Waits until the thread has tried everything that was added before."""
-        if self._process == os.getpid():
-            with self._changed:
-                asked = self._asked
-                self._changed.wait_for(lambda: self._tried >= asked)
-
-    def _run(self) -> None:
         with self.running:
             while True:
                 with self._changed:
@@ -95,12 +68,25 @@ class Updates:
                         self.error = error if isinstance(error, ClewError) else self.error
                     raise
 
+    def clear(self) -> None:
+        """Forgets what is due: everything is up to date."""
+        with self._changed:
+            self._due.clear()
+            self.error = None
+
+    def wait(self) -> None:
+        """Waits until the thread has tried everything that was added before."""
+        if self._process == os.getpid():
+            with self._changed:
+                asked = self._asked
+                self._changed.wait_for(lambda: self._tried >= asked)
+
     def _serve(self) -> None:
         while True:
             asked = self._asked
             try:
                 with suppress(ClewError):  # `error` has it
-                    self._run()
+                    self.run()
             except BaseException:
                 self._end()
                 raise

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from unittest.mock import patch
 
@@ -59,3 +60,24 @@ def test_a_file_goes_from_a_quiet_folder(tmp_path: Path, end: str, looked_up: li
         else:
             away.rename(f"{path}{end}")
             session.append(clew.user("back"))
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="lists the open files of a process")
+def test_a_closed_store_has_nothing_open(tmp_path: Path) -> None:
+    """A store that is closed holds neither its files nor its folder open, though the object is still there."""
+    store = clew.open(tmp_path / "s.db")
+    session = store.sessions.create()
+    for number in range(8):
+        session.append(clew.user(f"message {number}"))
+    assert opened_in(tmp_path)
+    store.close()
+    assert opened_in(tmp_path) == []
+
+
+def opened_in(folder: Path) -> list[str]:
+    """The files below a folder that this process has open, and the folder itself."""
+    found = []
+    for fd in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # the one that lists them
+            found.append(os.readlink(f"/proc/self/fd/{fd}"))
+    return [one for one in found if one.startswith(str(folder))]

@@ -75,6 +75,7 @@ class Writer:
                 self.tx = None
         self.turnstile.close()
         self._log_space.close()
+        self.files = None  # which holds the folder open
 
     def begin(self) -> SQLiteTx:
         """Waits for the lock and begins the write transaction. The caller must call `commit` or `undo`."""
