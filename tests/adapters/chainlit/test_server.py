@@ -88,9 +88,13 @@ async def chat(address, thread, question, count):
         client, answered, found = socketio.AsyncClient(http_session=http), asyncio.Event(), {"thread": thread}
         client.on("first_interaction", lambda told: found.update(thread=told["thread_id"]))
         client.on("task_end", lambda *_: answered.set())
+        resumed = asyncio.Event()
+        client.on("resume_thread", lambda *_: resumed.set())
         auth = {"sessionId": str(uuid.uuid4()), "clientType": "webapp", "threadId": thread or ""}
         await client.connect(address, socketio_path="/ws/socket.io", auth=auth, transports=["websocket"])
         await client.emit("connection_successful")
+        if thread is not None:  # as the page does; a message before that names the thread again
+            await asyncio.wait_for(resumed.wait(), 60)
         message = {"id": str(uuid.uuid4()), "type": "user_message", "output": question, "name": "ada", "createdAt": ""}
         await client.emit("client_message", {"message": message, "fileReferences": []})
         await asyncio.wait_for(answered.wait(), 60)
