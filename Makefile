@@ -25,6 +25,7 @@ TEST_ADAPTERS := $(ADAPTERS:%=test-adapter-%)
 
 run: $(VENV)/.run
 	@if [ -t 0 ] && [ -t 1 ]; then $(BIN)/clew; else $(BIN)/clew tour; fi
+	@command -v clew > /dev/null || echo "clew is not on your PATH. In this folder, run $(BIN)/clew."
 
 test: $(VENV)/.dev
 	$(call again,$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=20 -m "not soak and not full")

@@ -51,9 +51,9 @@ def adapters(bench: Bench) -> Iterator[Figure]:
 
 
 def _append(bench: Bench, pair: Pair, after: int = 0) -> Iterator[Figure]:
-    """A write, on disk and where syncing is free: against the framework's own store, or the floor if that syncs none.
+    """A write, on disk and where syncing is free: against the framework's own store, or the floor if it does not sync.
 
-    A store that does not wait for the disk has nothing to be compared with there. `after` so many messages are stored.
+    On disk, a store that does not sync cannot be compared. `after` is the number of messages that are stored before.
     """
     for place, where in ((bench.disk, "on disk"), (bench.memory, "software path")):
         times = _beside(bench, place, pair, after)

@@ -1,4 +1,4 @@
-"""What must not grow with the store: a search after a purge, the wait of writers, counting, the files beside it."""
+"""Costs that must not grow with the store: search after a purge, the wait of writers, counting, other files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MOST = 300
 
 
 def growth(bench: Bench) -> Iterator[Figure]:
-    """Stores of several sizes, five messages in each session: what takes the same at each size, or nearly."""
+    """Stores of several sizes, five messages in each session: costs that should be nearly equal at each size."""
     latest: dict[int, float] = {}
     for count in bench.sizes.stores:
         path = _filled(bench, count)

@@ -85,7 +85,7 @@ def _unchanged(bench: Bench) -> Figure:
 
 
 def _grown(bench: Bench) -> Figure:
-    """What a line costs that is added to a large log, beside an import of all of it."""
+    """The cost of one line that is added to a large log, next to a whole import."""
     import clew
     from clew.sources import find, run
 

@@ -24,7 +24,7 @@ from benchmarks.measure import Figure, missing
 from benchmarks.terminal import _talks
 
 FIRST, JUMP, TYPED, TASK, HEAP = 500, 300, 150, 200, 150
-"""Milliseconds, and megabytes, that are asked for."""
+"""Targets in milliseconds and megabytes."""
 QUIET = 5.0
 """Seconds without a page in which the server must not wake up."""
 WARM = 150
@@ -131,7 +131,7 @@ def _limits(name: str, tab: Tab) -> Iterator[Figure]:
 
 
 def _memory(bench: Bench, long: tuple[str, dict[int, str]]) -> Figure:
-    """What many requests add to the server's memory, once its cache is full."""
+    """The growth of the server's memory by many requests, once its cache is full."""
     path, found = long
     length, chance = max(found), random.Random(4)
 

@@ -24,13 +24,13 @@ def test_an_append_does_not_wait(mirrored: agents.SessionStore, root: Path) -> N
     """While another process updates the mirror, messages are stored. Then they are written together."""
     session = mirrored.create(cwd="/src")
     file = place(mirrored, session) / "messages.jsonl"
-    real, calls = Mirror._sync, list[str]()
+    real, calls = Mirror.write_session, list[str]()
 
     def sync(self: Mirror, session_id: str, *, rewrite: bool = False) -> None:
         calls.append(session_id)
         real(self, session_id, rewrite=rewrite)
 
-    with patch.object(Mirror, "_sync", sync):
+    with patch.object(Mirror, "write_session", sync):
         with files.lock(str(root / ".lock"), 1):
             for number in range(20):
                 session.append_and_save(clew.user(f"message {number}"))
@@ -47,7 +47,7 @@ def test_a_transaction_is_waited_for(mirrored: agents.SessionStore, root: Path) 
     assert mirrored.mirror is not None
     with store_of(mirrored).transaction():
         first.append_and_save(clew.user("one"))
-        mirrored.mirror._updates.wait()
+        assert mirrored.mirror.error is None  # which waits for the thread
     second.append_and_save(clew.user("two"))
     true_to(mirrored, root)
 

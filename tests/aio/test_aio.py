@@ -180,7 +180,7 @@ async def test_nobody_is_told_that_an_append_is_stored_that_was_never_made(tmp_p
         await talk.append(clew.user("first"))
         backend = Parts.of(opened._sync).engine.backend
         assert isinstance(backend, SQLiteBackend)
-        backend._writer.suspect = True
+        backend.writer.suspect = True
         with monkeypatch.context() as patched:
             patched.setattr(Writer, "_reconnect", fails)
             with pytest.raises(clew.Unavailable):

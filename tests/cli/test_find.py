@@ -81,6 +81,7 @@ def test_other_words_for_commands(clew_cli: Run, talk: Callable[..., str]) -> No
     assert len(clew_cli("ls", "--json").json["sessions"]) == 2
     done = clew_cli("serch", "lint")
     assert (done.code, done.err.splitlines()[0]) == (2, "clew: unknown command 'serch'; did you mean search or serve?")
+    assert "to ask a model, use: clew chat PROMPT" in clew_cli("fix my tests").err
     assert clew_cli("hello").code == 2
     assert len(clew_cli("ls", "--json").json["sessions"]) == 2
 

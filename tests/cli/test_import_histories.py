@@ -27,6 +27,32 @@ def test_logs_of_claude_code(clew_cli, tmp_path):
     assert clew_cli("search", "unused").code == 0
     again = clew_cli("import", str(tmp_path / "projects"), "--json")
     assert [one["state"] for one in again.json["files"]] == ["unchanged"]
+    assert clew_cli("import", str(tmp_path / "projects")).out == "Nothing new; 1 file unchanged\n"
+
+
+def test_an_imported_conversation_began_when_its_program_wrote_it(clew_cli, home):
+    """It is dated by its first message, and not by the import: in exports, and where stats counts by time."""
+    clew_cli("import", str(home))
+    session = clew_cli("show", SESSION, "--json").json["session"]
+    assert (session["created_at"], session["updated_at"]) == (
+        "2026-11-01T10:00:01.000000Z",
+        "2026-11-01T10:00:02.000000Z",
+    )
+    assert 'created: "2026-11-01T10:00:01+00:00"' in clew_cli("export", SESSION, "--as", "markdown").out
+    assert clew_cli("stats", "--until", "2026-11-02", "--json").json["total"]["sessions"] == 1
+
+
+def test_a_conversation_that_cannot_be_continued_here(clew_cli, home, monkeypatch):
+    """Without an API key, clew names the command of the tool that it was imported from."""
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    clew_cli("import", str(home))
+    done = clew_cli("chat", "-c", SESSION, "And now?")
+    assert (done.code, f"In Claude Code, use: claude --resume {SESSION}" in done.err) == (1, True)
+
+
+def test_sources_that_were_found_come_first(clew_cli, home):
+    """The list begins with the histories on this machine."""
+    assert clew_cli("sources").out.startswith("claude-code  Claude Code\n")
 
 
 def test_an_archive_of_chatgpt(clew_cli, tmp_path):
@@ -74,10 +100,11 @@ def test_what_is_found_here(clew_cli, home):
 
 
 def test_nothing_found_here(clew_cli):
-    """It says where it looked, and that is not a success."""
-    done = clew_cli("import")
-    assert done.code == 3
-    assert ".claude/projects" in done.err
+    """That is not a success, and says how to go on, with and without --yes."""
+    for more in ([], ["--yes"]):
+        done = clew_cli("import", *more)
+        assert (done.code, done.err.splitlines()[0]) == (3, "clew: history of another tool not found")
+        assert "clew import PATH" in done.err
 
 
 def test_undo(clew_cli, home):

@@ -259,16 +259,19 @@ def test_repositories(tmp_path):
 
 
 def test_the_command_that_resumes(clew_cli, db, tmp_path, monkeypatch):
-    """It works from anywhere: it names the store that was named, and the directory of the session."""
+    """It works from anywhere: it names the store that was named, and the directory of the session if it exists."""
     from clew.cli.root import cli
 
     monkeypatch.chdir(tmp_path)
     with clew.open(db) as store:
         here = store.sessions.create(cwd=tmp_path)
-        there = store.sessions.create(cwd="/src/my app")
+        (tmp_path / "my app").mkdir()
+        there = store.sessions.create(cwd=tmp_path / "my app")
+        gone = store.sessions.create(cwd="/src/not here")
         with cli.make_context("clew", []):
             assert resume_command(here) == f"clew --db {db} chat -c {here.handle}"
-            assert resume_command(there) == f"cd '/src/my app' && clew --db {db} chat -c {there.handle}"
+            assert resume_command(there) == f"cd '{tmp_path}/my app' && clew --db {db} chat -c {there.handle}"
+            assert resume_command(gone) == f"clew --db {db} chat -c {gone.handle}"
         with cli.make_context("clew", ["--db", "a.db", "--key-file", "k"]):
             flags = f"--db {tmp_path}/a.db --key-file {tmp_path}/k"
             assert resume_command(here) == f"clew {flags} chat -c {here.handle}"

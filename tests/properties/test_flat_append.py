@@ -271,7 +271,7 @@ def fail_next_commit(store: clew.Store, error: BaseException, *, stored: bool) -
     """Makes the next commit of a store raise, after it is stored or instead."""
     backend = Parts.of(store).engine.backend
     assert isinstance(backend, SQLiteBackend)
-    tx = backend._writer.tx
+    tx = backend.writer.tx
     assert tx is not None
     run = tx.run_sql
 

@@ -814,7 +814,7 @@ def test_a_write_that_was_not_kept_is_not_settled(service: RecordService, sealed
     """If the write itself failed, nothing is stored, and the caller gets the error."""
 
     def work(tx: object) -> StoredRecord:
-        Parts.of(sealed).engine.backend._writer.suspect = True  # type: ignore[attr-defined]
+        Parts.of(sealed).engine.backend.writer.suspect = True  # type: ignore[attr-defined]
         raise sqlite3.OperationalError("disk I/O error")
 
     with pytest.raises(clew.Unavailable):

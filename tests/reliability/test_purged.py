@@ -16,7 +16,7 @@ from clew.backends import BODY
 from clew.backends.sqlite.run_scrub import clean as scrub
 from clew.engine.node import body_context, node_row
 from clew.engine.receipts import Receipt
-from clew.engine.sealing.envelope import run_owner
+from clew.engine.sealing.envelope import Plain, run_owner
 from clew.engine.sealing.sealed import SealedBox, SealedSeal
 from clew.errors import Conflict, NotFound
 from clew.store.parts import Parts
@@ -176,7 +176,8 @@ def test_what_a_fork_shares_gets_another_key(path: Path) -> None:
         assert run is not None
         assert run.wrapped_key is not None
         old = seal._unwrap(run.wrapped_key, run_owner(run.tree, run.run))
-        box = SealedBox(seal._store_id, old, seal._plain, lambda: False)
+        id = Parts.of(store).engine.store_id
+        box = SealedBox(id, old, Plain(id, lambda: None), lambda: False)
 
         def opens(node: clew.Node) -> bool:
             body = b"\x02" + old[0][0] + node_row(node)[BODY][9:]  # as if it said that it is under the old key

@@ -24,7 +24,7 @@ from clew.store.session_table import SESSION
 
 
 class ModelCall(NamedTuple):
-    """What went into a model and what came out."""
+    """The input and the output of one call of a model."""
 
     input: Sequence[Native]
     """The messages of the request, in their order."""
@@ -35,9 +35,9 @@ class ModelCall(NamedTuple):
     ended_at: int | None = None
     model: str | None = None
     conversation: str | None = None
-    """The name that the program gives to the conversation; None if it gives none."""
+    """The program's name for the conversation, if it has one."""
     continues: bool = False
-    """True if the request has only what is new: it comes after the last message of the named conversation."""
+    """True if the request has only new messages, which follow the last message of the named conversation."""
 
 
 class _Link(NamedTuple):
@@ -56,7 +56,7 @@ class Assembler:
         self._encode = msgspec.json.Encoder(order="sorted").encode
 
     def store(self, call: ModelCall) -> None:
-        """Stores what is new in a call, in one transaction. A call that is stored twice is stored once.
+        """Stores the new messages of a call in one transaction. Storing a call again changes nothing.
 
         Answers after the first one are branches. Conflict if the named conversation is in the trash.
         """
@@ -123,7 +123,7 @@ class Assembler:
 
 
 def _content(message: Native) -> list[Any]:
-    """What makes a message the same one when it comes back as input: its role, texts, calls, results and media."""
+    """The fields that identify a message when a later request repeats it: role, texts, calls, results and media."""
     seen = neutral(message)
     content = list(_parts(seen.blocks))
     return [seen.role, content]

@@ -80,7 +80,7 @@ def _is_above(tx: Tx, pos: int, leaf: int | None) -> bool:
 def _leave(keyed: Keyed, tx: Tx, row: RefRow, at: InsertPoint) -> None:
     """Adds a branch at a message, unless the ref has one there, or one after it.
 
-    A message after it that only another session has is no reason to add none: that session may be purged.
+    A message after it that only another session has does not count: that session may be purged.
     """
     assert at.pos is not None
     has_next = tx.last_seq(at.pos >> SEQ_BITS) > at.pos & MAX_SEQ or tx.runs_from(at.pos, at.pos)

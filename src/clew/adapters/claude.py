@@ -1,7 +1,7 @@
 """The Claude Agent SDK mirrors its transcripts into clew: ``ClaudeAgentOptions(session_store=ClewSessionStore(…))``.
 
 A transcript is stored as the importer of Claude Code's files stores it: the same session, the same ids of messages,
-every other entry in the log, with the order of all. So a file that is imported and a session that was mirrored are one.
+every other entry in the log, and the order of all entries. So importing the file of a mirrored session adds nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from clew.store.session import Session
 from clew.store.session_table import SESSION, SUBAGENT
 
 MIRROR = "claude"
-"""Where a session's free data has what the SDK asks for: project, session, subpath, time and summary."""
+"""Key of the SDK's fields in a session's free data: project, session, subpath, time and summary."""
 _AGENT = "subagents/agent-"
 REMEMBERED = 64
 """Transcripts whose links are remembered, so that an append need not read them."""
@@ -88,7 +88,7 @@ class ClewSessionStore(Adapter):
         return [{"session_id": one["session"], "mtime": one["mtime"]} for one in found]
 
     async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
-        """The summaries that the SDK keeps of the transcripts of a project."""
+        """The SDK's summaries of the transcripts of a project."""
         found = await in_thread(self._mirrored, project_key)
         return [{"session_id": one["session"], "mtime": one["mtime"], "data": one["summary"]} for one in found]
 
@@ -104,7 +104,7 @@ class ClewSessionStore(Adapter):
 
     def _append(self, key: SessionKey, entries: Sequence[SessionStoreEntry]) -> None:
         with self._lock:
-            # What other processes have appended decides which entries are new, and their order: all in one transaction.
+            # One transaction, because entries of other processes decide which entries are new, and their order.
             try:
                 with self.store.transaction():
                     name = self._keyed.engine.read(lambda tx: self._name(tx, key))

@@ -32,7 +32,7 @@ class Documents:
     # -- reading
 
     def row(self, tx: Tx, *names: str) -> RefRow | None:
-        """The row of a document; None if there is none, or if its session is in the trash."""
+        """The row of a document; None if it does not exist, or if its session is in the trash."""
         row = tx.ref(self._engine.workspace, DOCUMENT, self._keyed.key(DOCUMENT, *names))
         return None if row is None or row.trashed_at is not None else row
 
@@ -93,7 +93,7 @@ class Documents:
         append_in(Log(self._engine, lambda: row), tx, row, [(self._engine.new_id(), b"\x01" + data)])
 
     def purge(self, *names: str) -> bool:
-        """Deletes a document and clears every trace of it. False if there is none. Conflict if its session is held."""
+        """Deletes a document, and clears every trace of it. False if there is none. Conflict if its session is held."""
         row = self.find(*names)
         if row is not None:
             for failure in self._keyed.parts.purger.purge([row], reason="user-requested").failures:

@@ -1,8 +1,8 @@
-"""Lists of messages that a framework hands over whole, again and again: only messages that are new are stored.
+"""Lists of messages that a framework passes as a whole at each write: only new messages are stored.
 
-A list is a slice of a session's path: its last message, and how many it has. A list that lost messages at its
-beginning, as a window does that moves along, shares the rest with the list before it. A list that changed in the middle
-is a branch; what it leaves stays.
+A list is a slice of a session's path: the last message, and the number of messages. A list that lost messages at its
+beginning, such as a moving window, shares the rest with the list before it. A list that changed in the middle becomes a
+branch; the old messages stay.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def load_list(keyed: Keyed, tx: Tx, at: Slice) -> list[Node]:
 
 
 def store_list(keyed: Keyed, tx: Tx, row: RefRow, before: Slice, messages: Sequence[Native]) -> Slice:
-    """Stores what a list has and the list before it has not, and moves the head of the session to its end."""
+    """Stores the messages that the list before does not have, and moves the head of the session to the last one."""
     old = load_list(keyed, tx, before)
     said = [raw_message(node) for node in old]
     shared, kept = _overlap(said, [message.raw for message in messages])
@@ -57,7 +57,7 @@ def raw_message(node: Node) -> bytes:
 
 
 def _overlap(old: Sequence[bytes], new: Sequence[bytes]) -> tuple[int, int]:
-    """How many messages at the beginning of a list are stored, and after which message of the old one it continues."""
+    """The number of messages at the beginning of a list that are stored, and the place in the old list they end at."""
     for start in range(len(old)):
         length = len(old) - start
         if length <= len(new) and old[start] == new[0] and old[start:] == new[:length]:

@@ -17,11 +17,10 @@ from litellm.integrations.custom_logger import CustomLogger
 
 from clew.adapters.assembling import ModelCall
 from clew.adapters.keyed import Target
-from clew.adapters.recorder import CallRecorder
+from clew.adapters.recorder import CallRecorder, Recording
 from clew.adapters.versions import check_version
 from clew.base.messages import Native
 from clew.sources.values import tokens
-from clew.store.store import Store
 
 TOOL = "litellm"
 CHAT, RESPONSES, MESSAGES = "openai", "openai-responses", "anthropic"
@@ -36,29 +35,16 @@ FORMATS = {
 """The kinds of calls that are conversations."""
 
 
-class ClewLogger(CustomLogger):
+class ClewLogger(Recording, CustomLogger):
     """Calls in a store: a path, a URL or an open `Store`. `options` are those of `clew.open`.
 
-    A call never waits for the store, and never fails because of it; what goes wrong is logged.
+    A call never waits for the store, and never fails because of it; errors are logged.
     """
 
     def __init__(self, target: Target, **options: Any) -> None:
         super().__init__()
         check_version("litellm", "1.80", "2")
         self._recorder = CallRecorder(target, TOOL, options)
-
-    @property
-    def store(self) -> Store:
-        """The store that has the conversations."""
-        return self._recorder.keyed().store
-
-    def flush(self, timeout: float | None = None) -> bool:
-        """Waits until all calls so far are stored. False if that takes longer than `timeout` seconds."""
-        return self._recorder.flush(timeout)
-
-    def close(self) -> None:
-        """Stores what waits, and closes the store, unless the logger was made with an open one."""
-        self._recorder.close()
 
     def log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
         self._record(kwargs, response_obj, start_time, end_time)
@@ -73,7 +59,7 @@ class ClewLogger(CustomLogger):
         self._record(kwargs, None, start_time, end_time)
 
     def _record(self, kwargs: Mapping[str, Any], response: Any, start: Any, end: Any) -> None:
-        """Takes a copy of what is to be stored: the program may change its messages meanwhile."""
+        """Copies the call: the program may change its messages before they are stored."""
         wire = FORMATS.get(str(kwargs.get("call_type")))
         if wire is None:
             return
@@ -103,7 +89,7 @@ def _call(
     conversation: str | None,
     continues: bool,
 ) -> ModelCall | None:
-    """A call out of the bytes that were copied."""
+    """A call from its copied bytes."""
     given: Any = msgspec.json.decode(request)
     if isinstance(given, str):
         given = [{"role": "user", "content": given}]
@@ -180,7 +166,7 @@ def _plain(value: Any) -> Any:
 
 
 def _encode(value: Any) -> bytes:
-    """A value as JSON. Lone surrogates, and objects of pydantic inside it, are written too."""
+    """A value as JSON, also with lone surrogates and objects of pydantic in it."""
     try:
         return msgspec.json.encode(value, enc_hook=_plain_or_text)
     except (UnicodeEncodeError, msgspec.EncodeError):

@@ -131,7 +131,7 @@ class ClewSession(Adapter):
 
 
 def _neutral(item: Any) -> Message | None:
-    """The role of a plain message, as its view has it; None if this takes a closer look."""
+    """The role of a plain message, as its neutral view has it; None for other items."""
     if type(item.get("content")) is not str or "usage" in item or item.get("type", "message") != "message":
         return None
     role = item.get("role")

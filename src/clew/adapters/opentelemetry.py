@@ -20,28 +20,27 @@ from opentelemetry.context import get_current, get_value
 from clew import keys
 from clew.adapters.assembling import ModelCall
 from clew.adapters.keyed import Target
-from clew.adapters.recorder import CallRecorder
+from clew.adapters.recorder import CallRecorder, Recording
 from clew.adapters.versions import check_version
 from clew.base.messages import Native
 from clew.errors import Invalid
 from clew.sources.otel import NAME
 from clew.sources.values import tokens
-from clew.store.store import Store
 
 TOOL = "opentelemetry"
 CONVERSATION = "gen_ai.conversation.id"
 _AMBIENT = "opentelemetry.util.genai.conversation_id"
-"""How the key begins under which a context has the id of the conversation around a call."""
+"""Prefix of the key under which a context has the id of the conversation around a call."""
 _MODELS = "gen_ai.response.model", "gen_ai.request.model"
 _REPEATS = ("invoke_agent", "create_agent", "execute_tool", "invoke_workflow")
 """Operations whose messages are those of the model calls inside them."""
 
 
-class ClewCompletionHook:
+class ClewCompletionHook(Recording):
     """Calls in a store: a path, a URL or an open `Store`; by default the one that ``CLEW_DB`` names.
 
     `options` are those of `clew.open`; without them ``CLEW_KEY`` or ``CLEW_KEY_FILE`` has the key of a sealed store. A
-    call never waits for the store, and never fails because of it; what goes wrong is logged.
+    call never waits for the store, and never fails because of it; errors are logged.
     """
 
     def __init__(self, target: Target | None = None, **options: Any) -> None:
@@ -54,19 +53,6 @@ class ClewCompletionHook:
                 options = _key_from_environment()
         self._recorder = CallRecorder(target, TOOL, options)
 
-    @property
-    def store(self) -> Store:
-        """The store that has the conversations."""
-        return self._recorder.keyed().store
-
-    def flush(self, timeout: float | None = None) -> bool:
-        """Waits until all calls so far are stored. False if that takes longer than `timeout` seconds."""
-        return self._recorder.flush(timeout)
-
-    def close(self) -> None:
-        """Stores what waits, and closes the store, unless the hook was made with an open one."""
-        self._recorder.close()
-
     def on_completion(
         self,
         *,
@@ -78,7 +64,7 @@ class ClewCompletionHook:
         log_record: Any = None,
         **_: Any,
     ) -> None:
-        """Takes a copy of what is to be stored: the program may change its messages meanwhile."""
+        """Copies the call: the program may change its messages before they are stored."""
         about = {**_attributes(log_record), **_attributes(span)}
         if about.get("gen_ai.operation.name") in _REPEATS or not (inputs or outputs):
             return
@@ -138,7 +124,7 @@ def _ambient_conversation() -> str | None:
 
 
 def _encode(message: Any) -> bytes:
-    """A message as JSON: its fields, and those of its parts, without those that are not set."""
+    """A message as JSON, without fields that are not set."""
     fields = _plain(message)
     fields["parts"] = [_plain(part) for part in message.parts]
     return msgspec.json.encode(fields, enc_hook=str)

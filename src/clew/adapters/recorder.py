@@ -13,9 +13,10 @@ from typing import Any
 
 from clew.adapters.assembling import Assembler, ModelCall
 from clew.adapters.keyed import Keyed, Target
+from clew.store.store import Store
 
 LIMIT = 1000
-"""Calls that may wait to be stored. Beyond that, new ones are dropped: memory must not grow without a bound."""
+"""Calls that may wait to be stored. Beyond that, new ones are dropped: memory must stay bounded."""
 AT_EXIT = 5.0
 """Seconds that the end of the program waits for calls to be stored."""
 log = logging.getLogger(__name__)
@@ -24,7 +25,7 @@ log = logging.getLogger(__name__)
 class CallRecorder:
     """Stores calls in a store: a path, a URL or an open `Store`. It is opened by the first call.
 
-    Errors are logged with their type alone, because a message could contain what was said.
+    Errors are logged with their type alone, because their text could quote the conversation.
     """
 
     def __init__(self, target: Target, tool: str, options: dict[str, Any]) -> None:
@@ -46,7 +47,7 @@ class CallRecorder:
         """Calls that could not be stored."""
 
     def record(self, call: Callable[[], ModelCall | None]) -> None:
-        """Stores the call that `call` returns, later; None if there is nothing to store."""
+        """Queues a call to store: `call` returns it, or None if there is nothing to store."""
         if self._process != os.getpid():  # a forked process has neither the thread nor the store of its parent
             self._start()
         with self._changed:
@@ -71,7 +72,7 @@ class CallRecorder:
             return self._changed.wait_for(lambda: not self._waiting and not self._is_busy, timeout)
 
     def close(self) -> None:
-        """Stores what waits, and closes the store, unless it was made with an open one."""
+        """Stores pending calls, and closes the store, unless it was made with an open one."""
         if self._process != os.getpid():
             return
         with self._changed:
@@ -109,6 +110,25 @@ class CallRecorder:
         except Exception as error:  # noqa: BLE001  recording must not end the thread
             self.failed += 1
             log.warning("clew: a model call was not stored (%s)", type(error).__name__)
+
+
+class Recording:
+    """Common to adapters that record calls: the store, and how to wait for it and close it."""
+
+    _recorder: CallRecorder
+
+    @property
+    def store(self) -> Store:
+        """The store that has the conversations."""
+        return self._recorder.keyed().store
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Waits until all calls so far are stored. False if that takes longer than `timeout` seconds."""
+        return self._recorder.flush(timeout)
+
+    def close(self) -> None:
+        """Stores pending calls, and closes the store, unless the adapter was made with an open one."""
+        self._recorder.close()
 
 
 def _flush_at_exit(recorder: weakref.ref[CallRecorder]) -> None:

@@ -57,7 +57,7 @@ async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
 
 
 class _Running:
-    """A call, its outcome, and who waits for it."""
+    """A call, its outcome, and the task that waits for it."""
 
     __slots__ = ("_call", "_context", "_loop", "done", "error", "result", "waiter")
 
@@ -125,7 +125,7 @@ class _Workers:
             with self._mutex:  # first, or the task's next call would start another thread
                 self._pending -= 1
             call.deliver()
-            del call  # an idle thread must not hold what it ran
+            del call  # an idle thread must not keep the call alive
 
     @classmethod
     def renew(cls) -> None:

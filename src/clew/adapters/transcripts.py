@@ -1,4 +1,4 @@
-"""One transcript of Claude Code on its way into a store, entry by entry, as the importer would store its file."""
+"""Stores a transcript of Claude Code entry by entry, as the importer would store its file."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ class MirroredTranscript:
         """The uuids of its entries: an entry that is sent again is the same one."""
 
     def is_of(self, row: RefRow | None) -> bool:
-        """True if this transcript is the one of a row: not of an earlier one that was deleted."""
+        """True if this transcript belongs to this row, not to a deleted session of the same name."""
         mine = self._row
         if mine is None or row is None:
             return mine is row
         return (mine.ref, mine.created_at) == (row.ref, row.created_at)
 
     def catch_up(self, row: RefRow | None) -> None:
-        """Reads what is stored, also by other processes and by imports, as far as it was not read yet."""
+        """Reads entries that were stored since the last call, also by other processes and imports."""
         self._row = row
         if row is None:
             return
@@ -91,7 +91,7 @@ class MirroredTranscript:
         return fresh
 
     def _take(self, data: bytes) -> None:
-        """Adds an entry. One of another conversation, or one that cannot be read, is a record of this one."""
+        """Adds an entry. An entry of another conversation, or an unreadable one, becomes a record of this one."""
         *facts, part = self._reader.line(self._count, data)
         self._tell(facts)
         if isinstance(part, Entry) and part.conversation == self._name:
@@ -115,5 +115,5 @@ def _encode(entry: Mapping[str, Any]) -> bytes:
     """An entry as Claude Code writes it to a file."""
     try:
         return msgspec.json.encode(entry)
-    except (UnicodeEncodeError, msgspec.EncodeError):  # a lone surrogate, which JSON has an escape for
+    except (UnicodeEncodeError, msgspec.EncodeError):  # a lone surrogate: JSON can escape it
         return json.dumps(entry, separators=(",", ":")).encode()

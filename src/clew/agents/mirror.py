@@ -109,7 +109,7 @@ class Mirror:
 
     @property
     def error(self) -> ClewError | None:
-        """Why the mirror is behind the store; None if it is current. Waits for the updates that were begun before."""
+        """Why the mirror is behind the store; None if it is current. Waits for earlier updates."""
         self._wait()
         return self._updates.error
 
@@ -136,7 +136,7 @@ class Mirror:
     def sync(self, session_id: str) -> None:
         """Updates a session's files, or removes them if the session is gone. Durable when this returns."""
         with self._lock():
-            self._sync(session_id)
+            self.write_session(session_id)
 
     def rebuild(self) -> MirrorReport:
         """Rewrites everything from the store, and removes the files of sessions that it no longer has."""
@@ -146,7 +146,7 @@ class Mirror:
             for session in self._sessions():
                 written.add(session.id)
                 try:
-                    self._sync(session.id, rewrite=True)
+                    self.write_session(session.id, rewrite=True)
                 except Corrupted as error:
                     failures.append((session.id, error.message))
             gone = [session_id for session_id in mirrors.mirrored(self.root) if session_id not in written]
@@ -237,7 +237,8 @@ class Mirror:
         if known.add(self.root):
             Parts.of(self._store).purger.finish()
 
-    def _sync(self, session_id: str, *, rewrite: bool = False) -> None:
+    def write_session(self, session_id: str, *, rewrite: bool = False) -> None:
+        """Brings the files of a session up to date; with `rewrite`, all of them. Removes those of a purged session."""
         try:
             session = self._store.sessions.get(session_id)
         except NotFound:

@@ -19,7 +19,7 @@ LINGER = 0.02
 class Updates:
     """Updates that are due. A thread runs each of them once, however often it was added, and ends when all are done.
 
-    It is no daemon: a program that ends waits until the files are written, unless it is killed.
+    Not a daemon thread: the program's exit waits until the files are written.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Updates:
         self._due: dict[Task, None] = {}
         self._changed = threading.Condition(threading.RLock())
         self._asked = self._tried = 0
-        """How often the thread was asked to run, and which of these calls it has answered."""
+        """The number of requests to run, and the number of the last one that was served."""
         self._thread: threading.Thread | None = None
         self._process = 0
         """The process of the thread: a forked child has no such thread."""

@@ -221,7 +221,7 @@ class Backend(Maintenance, Protocol):
         """A `write` of one node and of its ref, whose rank does not change: `Tx.advance` and `Tx.add_nodes`.
 
         False, and nothing is stored, unless the last write of any process was an append to this ref, and `seen` is the
-        state after it. False also after a failed commit: `write` then finds out what was stored.
+        state after it. False also after a failed commit: `write` then finds out if the node was stored.
         """
 
     def batch(self, calls: Sequence[Call]) -> None:

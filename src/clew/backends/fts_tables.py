@@ -77,7 +77,7 @@ class Part(NamedTuple):
 
 
 class IndexRow(NamedTuple):
-    """What the index stores of a message."""
+    """The fields of a message that the index stores."""
 
     ord: int
     pos: int
@@ -88,7 +88,7 @@ class IndexRow(NamedTuple):
 
 
 def short_id(id: bytes) -> int:
-    """The part of a node's id that the index stores: enough to notice that a position has another node."""
+    """The part of a node's id that the index stores. It shows if a position now has another node."""
     return int.from_bytes(id[:4], "big")
 
 
@@ -100,7 +100,7 @@ class FtsTables:
 
     @classmethod
     def in_memory(cls) -> FtsTables:
-        """Tables of their own."""
+        """Empty tables in memory."""
         tables = cls(sqlite3.connect(":memory:", isolation_level=None))
         tables.create(b"")
         return tables
@@ -123,7 +123,7 @@ class FtsTables:
             return None  # no such table yet
         return row[0] if row else None
 
-    # -- what is indexed
+    # -- progress
 
     def standing(self, mode: Mode) -> Standing:
         """How far a mode is indexed."""

@@ -86,7 +86,7 @@ class Watching:
             listener, thread = self._listener, self._thread
         if listener is not None:
             listener.wake()
-        if thread is not None:  # without a listener it is about to end, and still closes the listener
+        if thread is not None:  # without listeners it ends soon, but first closes its connection
             thread.join(CLOSE_TIMEOUT)
 
     def _unsubscribe(self, ref: int, token: object) -> None:

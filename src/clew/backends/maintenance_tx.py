@@ -56,7 +56,7 @@ class MaintenanceTx(Protocol):
         """Replaces bodies, given as (body, position), in `nodes`, `log`, `chunks` or `quarantine`."""
 
     def replace_body(self, pos: int, body: bytes) -> None:
-        """Replaces the body of a node by other content, which search indexes read again."""
+        """Replaces the body of a node. Search indexes read the new one."""
 
     def quarantine_row(self, pos: int) -> QuarantineRow | None:
         """The quarantine entry of the node at a position."""

@@ -18,11 +18,11 @@ OPEN = 0o700
 """The permissions that an owner needs to change names in a folder."""
 Content = Callable[[FileState], bytes]
 KEPT = 32 << 20
-"""Bytes of contents that `ContentTwice` keeps."""
+"""Most bytes that `ContentTwice` caches."""
 
 
 class ContentTwice:
-    """Keeps each content between its two reads, for the plan of a rewind and for its step, if there is space."""
+    """Caches each content between its two reads, for the plan of a rewind and for its step, up to a limit."""
 
     def __init__(self, read: Content) -> None:
         self._read = read

@@ -245,7 +245,7 @@ class RootFolder:
     # -- changing
 
     def stage(self, path: str, state: FileState, data: bytes, part: str) -> int | None:
-        """Writes a file or link beside a path, under the temporary name `part`; removes what an earlier try left there.
+        """Writes a file or link beside a path, under the temporary name `part`; removes leftovers of an earlier try.
 
         Returns the descriptor of a file. The caller syncs and closes it before `swap`.
         """

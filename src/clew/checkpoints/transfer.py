@@ -77,7 +77,7 @@ def carry_in(session: Session, found: Sequence[CheckpointImport]) -> int | None:
 
 
 def add(session: Session, one: CheckpointImport) -> bool:
-    """Stores a checkpoint after those of the session; True if it is new. Adds what the session's own one lacks."""
+    """Stores a checkpoint after those of the session; True if it is new. Else adds the files that are missing."""
     repo = CheckpointRepo(session, one.manifest.root)
 
     def work(tx: Tx) -> bool:

@@ -12,7 +12,7 @@ import sys
 import warnings
 
 GARBAGE = 50_000
-"""Objects after which Python looks for garbage: loading modules makes many, and none of them is garbage."""
+"""Objects between two garbage collections: loading modules creates many objects, but no garbage."""
 
 
 def main() -> int:

@@ -91,6 +91,8 @@ class Root(click.Group):
 
             near = get_close_matches(args[0], [*COMMANDS, *ALIASES], n=3, cutoff=0.6)
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            if not near and " " in args[0]:
+                hint = "; to ask a model, use: clew chat PROMPT"
             raise click.UsageError(f"unknown command {args[0]!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
 

@@ -344,7 +344,7 @@ def _cut(engine: Engine, tx: Tx, cut: RunCut, gone: Removed) -> None:
 
 
 def new_run_key(engine: Engine, tx: Tx, run: RunRow, count: int, gone: Removed) -> bytes | None:
-    """Encrypts the first nodes of a run under a new data key, which destroys the key of what is not there any more.
+    """Encrypts the first nodes of a run under a new data key, which destroys the key of the deleted ones.
 
     If one of them does not open, keeps the old key: it is needed once the damage is repaired.
     """

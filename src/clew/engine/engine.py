@@ -183,7 +183,7 @@ class Engine:
         return self.write(step, lambda tx: next((result for result in done if kept(tx, result)), None))
 
     def _read_sealed(self, work: Callable[[Tx], T], *, single: bool = False, tail: Tail | None = None) -> T:
-        """`Backend.read`, and once more if the keys have changed meanwhile and something looked damaged.
+        """`Backend.read`, repeated once if something looked damaged and the keys have changed meanwhile.
 
         A read sees the rows of one moment, and loads newer secrets if it finds a key that it does not know. These do
         not verify the rows that were signed before.
@@ -259,7 +259,7 @@ class Engine:
         return Draft(self.fresh_id(id), encoded, self.clock() if created_at is None else created_at)
 
     def redacted_message(self, said: AnyMessage) -> AnyMessage:
-        """A message after redaction: the very same if nothing is found."""
+        """A message after redaction; the same object if nothing is found."""
         if self.rules is None:
             return said
         with loading:

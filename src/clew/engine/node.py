@@ -257,7 +257,7 @@ def redacted_by(said: AnyMessage) -> tuple[str, ...]:
 
 
 def is_clean_version(node: Node, said: AnyMessage) -> bool:
-    """True if a stored message has lost secrets that this version of it still has."""
+    """True if the stored message is a redacted version of this one."""
     return not {*node.redactions} <= {*redacted_by(said)}
 
 

@@ -135,8 +135,8 @@ class Refs:
     ) -> RefRow:
         """Adds a signed ref at the top of its kind, even if the clock stepped back. Conflict if the key is taken.
 
-        `created_at` defaults to now. With `active_at`, the time of its last activity, it is added behind the refs that
-        were active later.
+        With `active_at`, the time of its last activity, it is added behind the refs that were active later.
+        `created_at` defaults to `active_at` if that is in the past, else to now.
         """
         engine = self._engine
         now = engine.clock()
@@ -148,7 +148,7 @@ class Refs:
         head, head_id = (None, None) if at is None else (at.pos, at.id)
         row = RefRow(
             0, engine.workspace, kind, key, owner, tree, head, head_id, 1,
-            engine.clock() if created_at is None else created_at, now, rank,
+            now if created_at is None else created_at, now, rank,
             None, None, 0, look, None, b"", b"",
         )  # fmt: skip
         return self.add_row(tx, row, payload)

@@ -1,7 +1,7 @@
 """Replaces stored bytes: the body of a node, and data and log entries of a ref. The rest of their rows stays.
 
-In a sealed store, what was replaced cannot be read with a key of the store any more: the run or the ref gets a new data
-key. It keeps the old one only if something else that the key encrypts is damaged.
+In a sealed store, no key of the store can read the replaced bytes any more: the run or the ref gets a new data key. It
+keeps the old key only if something else that the key encrypts is damaged.
 """
 
 from __future__ import annotations

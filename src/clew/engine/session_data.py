@@ -122,10 +122,10 @@ def pack(data: SessionData) -> bytes:
 
 
 def read_plain(seed: int | None, row: RefRow) -> SessionData | None:
-    """The data of a session in a plain store, in one function. None if it is damaged, owned, trashed or ends.
+    """The data of a session in a plain store. None if it is damaged, owned, in the trash or expires.
 
-    It checks what `ref_context` and the box of the ref check, and leaves everything else to them, errors included. With
-    it, a list of 50 titles takes 201 µs instead of 225.
+    A faster path with the checks of `ref_context` and the box of the ref, which handle every other case and raise
+    the errors. A list of 50 titles takes 201 µs instead of 225.
     """
     _, space, kind, key, owner, tree, _, _, _, created_at, _, _, trashed_at, end, hold, look, wrapped, _, data = row
     try:

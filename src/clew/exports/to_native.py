@@ -1,7 +1,7 @@
-"""Conversations in the form of the tool that they were imported from: its files again, byte for byte.
+"""Conversations in the form of the tool that they were imported from: the original files, byte for byte.
 
-A file may have several conversations, and a conversation several files. A file is as it was if all of its conversations
-are there; otherwise it has those that are. The rows of a database become JSONL, one record on a line.
+A file may have several conversations, and a conversation several files. If some of a file's conversations are missing
+from the store, the file has the others. The rows of a database become JSONL, one record on a line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class NativeFile(NamedTuple):
     """A file to write."""
 
     name: str | None
-    """What the tool called it; None for the rows of a database."""
+    """Its original name; None for the rows of a database."""
     sessions: tuple[Session, ...]
     parts: Callable[[], Iterator[bytes]]
 
@@ -119,7 +119,7 @@ def _document(store: Store, one: _Origin) -> Iterator[bytes]:
 
 
 def _array(store: Store, group: list[_Origin]) -> Iterator[bytes]:
-    """The conversations of a file with the texts that were around them; a plain array if one is missing."""
+    """The conversations of a file with the original texts around them; a plain array if one is missing."""
     found = [(one.place, one.session) for one in group if one.place is not None]
     found.sort(key=lambda one: one[0].start)
     size = found[0][0].size

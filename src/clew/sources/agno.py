@@ -2,7 +2,7 @@
 
 A session is a line of runs, and a run has its messages. Messages that a run repeats from the runs before it are read
 once. A run inside another one, of a member of a team, is a subagent's trace. Before version 3, the runs were in the row
-of the session. The rows of a conversation are kept as a frame, one on a line, without the messages.
+of the session. The rows of a conversation are kept as a frame, one row on a line, without the messages.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class _Session:
         return Entry(conversation=name, raw=raw, key=key, id=id, message=said, parent=above, created_at=at)
 
     def end(self) -> Iterator[Part]:
-        """What is known of the conversations after all runs, and their rows."""
+        """The facts about the conversations after all runs, and their rows."""
         for name, about in self._about.items():
             yield About(
                 conversation=name,

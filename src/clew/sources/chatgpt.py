@@ -90,7 +90,7 @@ def _conversation(files: ExportFiles, number: int, raw: bytes) -> Iterator[Part]
     given: set[str] = set()
     for key in order:
         above = nearest(parents[key], parents, bodies)
-        # nodes without a message are passed over: a root may name one of them
+        # skips nodes without a message: a root may name one of them
         note = parent_fault(parents[key], parents, parents) if above is None else parent_fault(above, given, parents)
         given.add(key)
         said = _object(bodies[key])

@@ -57,7 +57,7 @@ NAME = "claude-code"
 SYNTHETIC = "<synthetic>"
 """The model of an answer that the program wrote itself."""
 WINDOW = 200
-"""Lines, calls and answers before the end of a file that a mark knows."""
+"""Lines, calls and answers before the end of a file that a mark lists."""
 _MESSAGES = ("user", "assistant")
 _RECORDS = frozenset({
     "summary", "system", "attachment", "progress", "file-history-snapshot", "file-history-delta", "queue-operation",
@@ -163,10 +163,10 @@ class TranscriptReader:
         self._recent: deque[str] = deque(maxlen=WINDOW)
         """The uuids of the last lines that have one."""
         self._known: set[str] | None = None
-        """After a mark: the uuids that are known. None if all of the file was read."""
+        """After a mark: the uuids that the mark lists. None if the whole file was read."""
 
     def line(self, number: int, data: bytes) -> Sequence[Part]:
-        """What a line is, after facts about its conversation that are new; nothing for an empty line."""
+        """New facts about the conversation of a line, then the line; nothing for an empty line."""
         text = data[:-2] if data.endswith(b"\r\n") else data[:-1]
         if not text or text.isspace():
             return ()
@@ -178,7 +178,7 @@ class TranscriptReader:
             return (Skip(number, f"not JSON: {error if isinstance(error, msgspec.MsgspecError) else 'not UTF-8'}"),)
         conversation = self._conversation(line)
         if conversation is None:
-            return (Skip(number, "no conversation is named, neither by the line nor by the file"),)
+            return (Skip(number, "neither the line nor the file names a conversation"),)
         self._facts(conversation, line)
         if line.custom_title is not None or line.ai_title is not None:
             self._titles.offer(conversation, 0, line.custom_title)
@@ -203,7 +203,7 @@ class TranscriptReader:
             yield About(conversation=conversation, title=title, model=self._models.get(conversation))
 
     def state(self) -> dict[str, Any]:
-        """What the lines after these may refer to: facts, and the last lines, calls and answers."""
+        """The state that later lines may refer to: facts, and the last lines, calls and answers."""
         links = {uuid: self._links[uuid] for uuid in self._recent if uuid in self._links}
         named = {*filter(None, map(uuid_or_none, self._recent)), *(link.parent or "" for link in links.values())}
         groups = {uuid: self._group[uuid] for uuid in named if uuid in self._group}
@@ -223,7 +223,7 @@ class TranscriptReader:
         }
 
     def resume(self, state: dict[str, Any]) -> None:
-        """Takes over what `state` gave."""
+        """Restores what `state` returned."""
         self._recent.extend(state["recent"])
         self._known = set(state["recent"])
         self._links = {uuid: _Link(*link) for uuid, link in state["links"].items()}
@@ -339,7 +339,7 @@ class TranscriptReader:
         else:
             found = self._after(line.parent_uuid)
         if line.uuid is not None and line.uuid.lower() in found:
-            return _Link(None), None  # it is there twice, and is itself the end of the answer that it belongs to
+            return _Link(None), None  # a repeated line: it is the end of its own answer
         return found, None
 
     def _after(self, uuid: str) -> _Link:

@@ -36,7 +36,6 @@ class TranscriptLine(msgspec.Struct, rename="camel"):
     """A line: its own fields, and the message in it."""
 
     type: str | None = None
-    subtype: str | None = None
     uuid: str | None = None
     parent_uuid: str | None = None
     logical_parent_uuid: str | None = None
@@ -68,7 +67,7 @@ def read_line(text: bytes) -> tuple[TranscriptLine, bytes]:
     try:
         return _line(text), text
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        shape = without_surrogates(text)  # what is stored are the bytes as they are
+        shape = without_surrogates(text)  # only for reading; the original bytes are stored
         return _lenient(shape), shape
 
 

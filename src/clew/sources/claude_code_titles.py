@@ -1,4 +1,4 @@
-"""Titles of Claude Code's conversations: what a person gave, the program's own, or a summary; and the first prompt."""
+"""Titles of Claude Code's conversations: the user's, the program's own, or a summary; and the first prompt."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class Titles:
         """For each summary of this file whose message was not met: whether it came after other messages."""
         self._has_chain = False
         self._prompted: set[str] = set()
-        """The conversations whose first prompt was met."""
+        """The conversations whose first prompt was read."""
 
     def state(self) -> dict[str, Any]:
-        """What is known so far, but for summaries in other files. It has no texts, so that no secret can be in it."""
+        """The titles so far, without summaries in other files. Has no texts, so that it cannot contain a secret."""
         ranks = {conversation: rank for conversation, (rank, _) in self._found.items()}
         return {
             "ranks": ranks, "summed": self._summed, "chain": self._has_chain, "prompted": sorted(self._prompted)
         }  # fmt: skip
 
     def resume(self, state: dict[str, Any]) -> None:
-        """Takes over what `state` gave."""
+        """Restores what `state` returned."""
         self._found = {conversation: (rank, None) for conversation, rank in state["ranks"].items()}
         self._leaves |= dict.fromkeys(state["summed"])
         self._summed, self._has_chain, self._prompted = state["summed"], state["chain"], set(state["prompted"])
@@ -64,7 +64,7 @@ class Titles:
             self._summed.pop(uuid, None)
 
     def has_prompt(self, conversation: str) -> bool:
-        """True if the first prompt was met."""
+        """True if the first prompt was read."""
         return conversation in self._prompted
 
     def prompt(self, conversation: str, text: str) -> str | None:

@@ -47,7 +47,7 @@ _STATE = (
     "thread", "last", "derived", "note", "ordinal", "scope", "counts", "model", "prompts", "failed", "total",
     "has_records", "is_prompted",
 )  # fmt: skip
-"""What a reader knows after the last line; nothing is held back then."""
+"""The state of a reader after the last line, when no line is held back."""
 
 
 class Codex:
@@ -127,13 +127,13 @@ class _Reader:
         """True after the first prompt, of this file or of the one that it continues."""
 
     def read(self, item: Item, mark: ReadMark | None = None) -> Generator[Part, None, ReadMark | None]:
-        """What is in the file, from a mark on."""
+        """The parts of the file, from a mark on."""
         with open_rollout(item) as file:
             marks = item.member is None and file.seekable() and self._end is None
             return (yield from read_growing(file, self, mark, marks=marks))
 
     def line(self, number: int, data: bytes) -> Sequence[Part]:
-        """What is in a line."""
+        """The parts of a line."""
         try:
             parts = list(self._parts(number, data))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -151,12 +151,12 @@ class _Reader:
         return self._end is not None and self._ordinal >= self._end
 
     def state(self) -> dict[str, Any]:
-        """What the lines after these may refer to."""
+        """The state that later lines may refer to."""
         known = {name: getattr(self, f"_{name}") for name in _STATE}
         return {**known, "previous": sha256(self._previous).hexdigest()}
 
     def resume(self, state: dict[str, Any]) -> None:
-        """Takes over what `state` gave."""
+        """Restores what `state` returned."""
         for name in _STATE:
             setattr(self, f"_{name}", state[name])
         self._previous_hash = state["previous"]
@@ -213,7 +213,7 @@ class _Reader:
         yield from self._hold(Entry(conversation=self._thread, raw=data, key=key, created_at=moment(line.timestamp)))
 
     def _is_previous(self, data: bytes) -> bool:
-        """True if a line is the one before it again."""
+        """True if a line repeats the line before it."""
         if self._previous_hash:
             return sha256(data).hexdigest() == self._previous_hash
         return data == self._previous

@@ -1,4 +1,4 @@
-"""The lines of Codex's rollouts, and what their first one says of a thread."""
+"""The lines of Codex's rollouts, and the facts about a thread in the first line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from clew.sources.contract import uuid_or_none
 
 
 class RolloutLine(msgspec.Struct):
-    """A line, with the bytes of what is in it."""
+    """A line, with the bytes of its payload."""
 
     timestamp: str | None = None
     ordinal: int | None = None
@@ -51,5 +51,5 @@ def agent_of(payload: dict[str, Any]) -> str:
 
 
 def text_of(value: object) -> str | None:
-    """A text that is not empty; None for everything else."""
+    """The value, if it is text and not empty."""
     return value if isinstance(value, str) and value else None

@@ -68,7 +68,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     conversation: str
     title: str | None = None
     prompt: str | None = None
-    """The first prompt, whole: it names a conversation without a title. Empty if there is none so far. If it is never
+    """The whole first prompt: it names a conversation without a title. Empty if there is none so far. If it is never
     given, the first message of the user is the first prompt."""
     cwd: str | None = None
     branch: str | None = None
@@ -87,7 +87,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     """The id of the message where the program itself would continue; without it, the last message read."""
     labels: tuple[str, ...] | None = None
     own: dict[str, Any] | None = None
-    """What the adapter of the program needs to continue the conversation: free data of the session, by names."""
+    """Free data of the session, by name: the adapter of the program needs it to continue the conversation."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -127,7 +127,7 @@ class Skip(NamedTuple):
 
 
 class Pause(Skip):
-    """Nothing is skipped yet, but what follows takes long: it is time to store what was read."""
+    """Asks the importer to store what was read so far, because the next part takes long. Skips nothing."""
 
 
 PAUSE = Pause(None, "")
@@ -142,11 +142,11 @@ class ReadMark(msgspec.Struct, frozen=True, kw_only=True):
     line: int
     """How many lines these are."""
     state: dict[str, Any]
-    """What the source needs to know of them, as JSON."""
+    """The state of the source after these lines, as JSON."""
 
 
 class StaleMark(Exception):
-    """What is new in a file needs more of what is before it than a mark has: the file must be read whole."""
+    """New lines refer to earlier lines that the mark does not have: the whole file must be read."""
 
 
 class Source(Protocol):

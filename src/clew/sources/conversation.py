@@ -94,7 +94,7 @@ class ConversationImport:
         self._being_made = False
         """True if this import has created the session."""
         self._redacted = False
-        """True if a message of it is stored without a secret that it has in the file."""
+        """True if a stored message was redacted and the file still has the secret."""
         self.trashed = False
         self.stored_before = False
         self.new = self.known = self.records = 0
@@ -105,7 +105,7 @@ class ConversationImport:
     def tell(self, about: About) -> None:
         """Takes facts; a later one wins."""
         told = {name: value for name in About.__struct_fields__ if (value := getattr(about, name)) is not None}
-        if about.prompt is not None:  # redacted as a whole: its beginning may end in half a secret
+        if about.prompt is not None:  # redacted before it is cut, because the cut may split a secret
             whole = self._parts.engine.redacted(storable(about.prompt).encode()).decode()
             told["prompt"] = from_prompt(whole) or ""
         told |= {name: storable(told[name]) for name in _SHOWN if name in told}
@@ -209,7 +209,7 @@ class ConversationImport:
         return self._parts.table.get(SESSION, key) or self._parts.table.get(SUBAGENT, key)
 
     def _alike(self, draft: Draft) -> bool:
-        """True if the very record is stored under its id, or a version of it without secrets: they stay away."""
+        """True if this record is stored under its id, or a redacted version of it, which stays."""
         engine = self._parts.engine
         place = engine.read(lambda tx: tx.node(draft.id), single=True)
         if place is None:
@@ -305,7 +305,7 @@ class ConversationImport:
 
 
 def _is_same(payload: bytes, draft: Draft) -> bool:
-    """True if two messages are of the same record. Its tokens, for one, may have become known later."""
+    """True if two messages come from the same record. Token counts, for example, may have been added later."""
     if payload == draft.encoded.payload:
         return True
     where = ids.text(draft.id)

@@ -27,10 +27,10 @@ LARGEST = 16 * 1024 * 1024
 
 
 def store_copies(session: Session, found: Sequence[FileCopies]) -> list[str]:
-    """Stores copies as checkpoints of the session, oldest first, each in a transaction. Returns what was left out.
+    """Stores copies as checkpoints of the session, oldest first, each in a transaction. Returns notes on the others.
 
     The state at a message comes from its checkpoint and all later ones, so none is inserted before one that the session
-    has: those are left out unless the session has them, too.
+    has: such copies are left out, unless the session has that checkpoint itself.
     """
     root = place(session)
     if root is None:
@@ -91,7 +91,7 @@ class _Reader:
 
 
 def merge(found: list[FileCopies], one: FileCopies) -> None:
-    """Adds copies to those found so far: later ones of the same message add the files that it lacks."""
+    """Adds copies to those found so far: later copies for the same message add files that are missing."""
     if found and found[-1].message == one.message:
         found[-1] = found[-1]._replace(files={**one.files, **found[-1].files})
     else:

@@ -31,7 +31,7 @@ class DocumentPlace(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def short_hash(data: bytes) -> str:
-    """What tells different bytes of one message from each other."""
+    """A short hash that distinguishes different bytes of one message."""
     return sha256(data).hexdigest()[:8]
 
 
@@ -56,7 +56,7 @@ def framed_row(record: bytes, column: str, body: bytes, bodies: Mapping[str, byt
 
 
 def unframe(framed: bytes, find: Callable[[str, str], bytes]) -> bytes:
-    """What was framed. `find` gives the bytes of a message by its id and their hash."""
+    """The document of a frame. `find` returns the bytes of a message by its id and their hash."""
     if framed[:1] == b"[":
         return _join(msgspec.json.decode(framed, type=list[str]), find)
     row = msgspec.json.decode(framed)

@@ -9,33 +9,33 @@ from clew.sources.contract import PAUSE, Part, ReadMark, Skip, StaleMark
 from clew.sources.lines import LONGEST, read_lines
 
 LARGE = 1 << 20
-"""Bytes of a file from which on a mark is worth its place in the store."""
+"""Files with fewer bytes get no mark: reading them again is cheap."""
 
 
 class GrowingReader(Protocol):
-    """What a format makes of the lines of a log."""
+    """Reads the lines of a log in one format."""
 
     @property
     def is_done(self) -> bool:
         """True if no further line is needed."""
 
     def line(self, number: int, data: bytes) -> Iterable[Part]:
-        """What is in a line, which has its newline. StaleMark."""
+        """The parts of a line, which has its newline. StaleMark."""
 
     def end(self) -> Iterable[Part]:
-        """What is known after the last line."""
+        """The parts that are known only after the last line."""
 
     def state(self) -> dict[str, Any]:
-        """What later lines may refer to, as JSON."""
+        """The state that later lines may refer to, as JSON."""
 
     def resume(self, state: dict[str, Any]) -> None:
-        """Takes over what `state` gave."""
+        """Restores what `state` returned."""
 
 
 def read_growing(
     file: IO[bytes], reader: GrowingReader, mark: ReadMark | None, *, marks: bool
 ) -> Generator[Part, None, ReadMark | None]:
-    """What `reader` makes of the lines of a file, from `mark` on. Returns the next mark, if `marks` allows one."""
+    """The parts that `reader` finds in a file, from `mark` on. Returns the next mark, if `marks` allows one."""
     offset, last = 0, 0
     if mark is not None:
         try:

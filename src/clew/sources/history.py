@@ -25,13 +25,13 @@ MOST_SKIPS = 100
 """Reports of unreadable records that are kept for one file."""
 PAGE = 200
 EDGE = 4096
-"""Bytes at each edge that tell whether a file was replaced."""
+"""Bytes at each edge that are compared to see if a file was replaced."""
 MANY = 50
 """Files that are looked up one by one."""
 
 
 class FileMark(msgspec.Struct, frozen=True):
-    """How far a file was read that grows, and what tells that it has only grown since."""
+    """How far a growing file was read, and hashes to check that it has only grown since."""
 
     mark: ReadMark
     edges: str

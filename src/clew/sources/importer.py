@@ -162,7 +162,7 @@ class _Import:
         return None if self._entries < passing else self._end()
 
     def _parts_read(self) -> Iterator[Part]:
-        """What the source reads; afterwards `_next` says how far."""
+        """The parts that the source reads; sets `_next` to the next mark."""
         if hasattr(self._source, "read_on"):
             self._next = yield from self._source.read_on(self._item, None if self._mark is None else self._mark.mark)
         else:
@@ -254,7 +254,7 @@ class _Import:
             return None
         times = {} if self._mark is None else dict(self._mark.times)
         times |= {name: one.time for name, one in self._found.items() if one.time is not None}
-        with suppress(ClewError):  # it went away meanwhile
+        with suppress(ClewError):  # the file was deleted meanwhile
             return FileMark(self._next, edges(self._item, self._next.offset), times)
         return None
 
@@ -267,7 +267,7 @@ def _add(digest: bytes, raw: bytes) -> bytes:
 
 
 def file_name(item: Item) -> FileName:
-    """A file as the records name it. A packed file is written out unpacked."""
+    """The name of a file for its records. The name of a compressed file loses its suffix."""
     path = item.name if item.member is None else f"{item.path}/{item.member}"
     folder, name = os.path.split(path)
     rows = name.endswith((".db", ".vscdb"))

@@ -6,6 +6,7 @@ Nothing is unpacked under its own name: a member's path is a label, and never a 
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Iterator
 from mmap import ACCESS_READ, mmap
 from typing import IO, NamedTuple
@@ -87,11 +88,9 @@ class Archive:
     def __init__(self, file: IO[bytes]) -> None:
         import zipfile
 
-        self._file = file
+        # Not __del__: of objects that are collected together, the file may be first, and would warn that it is open.
+        weakref.finalize(self, file.close)
         self._zip = zipfile.ZipFile(file)
-
-    def __del__(self) -> None:
-        self._file.close()
 
     def members(self) -> list[tuple[str, int]]:
         """The name and the size of each file in it."""

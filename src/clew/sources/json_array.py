@@ -17,7 +17,7 @@ from clew.sources.items import Item
 LARGEST = 256 * 1024 * 1024
 """Bytes of one element at most that a source reads."""
 _AROUND = 1 << 20
-"""Bytes between two conversations at most that are kept, with the elements there that are no conversations."""
+"""Most bytes that are kept between two conversations, including elements that are not conversations."""
 _TOKENS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
 _OBJECT = re.compile(rb"\s*\{")
 
@@ -98,7 +98,7 @@ class _Places:
         yield from self._place(bytes(self._data[self._end :]) if rest <= _AROUND else None)
 
     def _place(self, after: bytes | None) -> Iterator[Entry]:
-        """A place; none if the text around it is too long, or is no text. Then the file cannot be written out again."""
+        """The place, unless the text around it is too long or not UTF-8. Then the file cannot be exported unchanged."""
         if self._last is None or after is None:
             return
         conversation, begin, start, end = self._last

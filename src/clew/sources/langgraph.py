@@ -108,7 +108,7 @@ class ThreadReader:
             self._latest = max(self._latest, (checkpoint, above.id))
 
     def end(self) -> Iterator[About]:
-        """What is known of the thread after all checkpoints."""
+        """The facts about the thread after all checkpoints."""
         if self._latest[1]:
             owner = None if self._agent is None else self._owner
             yield About(conversation=self._name, head=self._latest[1], agent=self._agent, owner=owner)
@@ -120,7 +120,7 @@ def _usage(message: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _decode(kind: object, data: object) -> dict[str, Any]:
-    """A checkpoint; empty if it is no object. Raises if it is in no form that is known."""
+    """A checkpoint; empty if it is not an object. Raises for an unknown format."""
     if not isinstance(data, bytes):
         raise TypeError("a checkpoint is bytes")
     if kind == "msgpack":

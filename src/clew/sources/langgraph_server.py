@@ -1,4 +1,4 @@
-"""Threads of LangGraph on a PostgreSQL server: the tables of its ``PostgresSaver``, read without a write.
+"""Threads of LangGraph on a PostgreSQL server: the tables of its ``PostgresSaver``, in a read-only transaction.
 
 A checkpoint there has the versions of its channels, and each value is a row of its own.
 """
@@ -47,7 +47,7 @@ def find_on_server(url: str) -> Found:
 
 
 class LangGraphOnServer(LangGraph):
-    """The source of one database. What it is called has no password."""
+    """The source of one database. Its name does not include the password."""
 
     def __init__(self, url: str) -> None:
         self._url = url

@@ -39,7 +39,7 @@ class FileName(msgspec.Struct, frozen=True, omit_defaults=True):
 
     name: str
     folder: str
-    """A hash of the folder, which tells files of the same name."""
+    """A hash of the folder, which distinguishes files of the same name."""
     rows: bool = False
     """True for a database: its records are rows."""
 
@@ -59,7 +59,7 @@ class RecordOrigin(NamedTuple):
     files: tuple[FileName | None, ...]
     """The files of its records, by their names; the one that was read last is the last."""
     frame: bytes | None
-    """What is around its messages, as it was read last; None if its records are all there is."""
+    """The frame around its messages, as it was read last; None if its records are complete without one."""
     place: DocumentPlace | None
     """Where it is in a file with several conversations."""
 
@@ -132,12 +132,12 @@ def file_records(session: Session, store: Store, file: FileName | None) -> Itera
 
 
 def message_bytes(session: Session, store: Store) -> Iterator[KeptRecord]:
-    """The records of a conversation inside a document, without what is around them. Corrupted."""
+    """The records of a conversation inside a document, without the frame. Corrupted."""
     return (one for one in _read(session, store, lambda _: True) if one.kind == RECORD)
 
 
 def origin_of(session: Session) -> RecordOrigin:
-    """The files that an imported session came from, and what was around it there."""
+    """The files that an imported session came from, with its frame and place."""
     files: dict[str | None, FileName | None] = {}
     frame: bytes | None = None
     place: DocumentPlace | None = None
@@ -182,7 +182,7 @@ def _read(
 
 
 def _fill_in(session: Session, store: Store, found: list[KeptRecord]) -> Iterator[KeptRecord]:
-    """The records, with the lines of those that are messages. A message that was deleted is left out."""
+    """The records; those that are messages get their bytes. Leaves out deleted messages."""
     names = [one.id for one in found if one.id is not None]
     try:
         nodes = {node.id: node for node in store.nodes.get(names)}

@@ -65,9 +65,9 @@ class Found(NamedTuple):
 
 
 def sources() -> Iterator[Source]:
-    """Every source, clew's own first; each is loaded when it comes, which takes several milliseconds.
+    """Every source, clew's own first. Each is loaded when the iterator reaches it, which takes several milliseconds.
 
-    One of another package that cannot be loaded is left out, with a warning.
+    Skips a source of another package that cannot be loaded, with a warning.
     """
     yield from map(_own, _OWN)
     yield from other_sources()

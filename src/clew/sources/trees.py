@@ -44,7 +44,7 @@ def nearest(key: str | None, parents: Parents, kept: Container[str]) -> str | No
 
 
 def parent_fault(above: str | None, given: Container[str], parents: Parents) -> str | None:
-    """What is wrong with a message that cannot follow `above`, as that does not come before it; None if it can."""
+    """Why a message cannot follow `above`, which does not come before it; None if it can."""
     if above is None or above in given:
         return None
     return "its parents are a cycle, which is cut here" if above in parents else "its parent is missing"

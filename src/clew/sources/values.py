@@ -25,7 +25,7 @@ _SURROGATE = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!
 
 
 def without_surrogates(text: bytes) -> bytes:
-    """JSON in which a whole character stands for each half of one, and every other byte is where it was.
+    """JSON with each half of a character replaced by U+FFFD. The length stays, and so does every other byte.
 
     Programs that cut a text between two surrogates write half of a character, and strict readers refuse it.
     """
@@ -41,7 +41,7 @@ def object_or_empty(raw: bytes | str) -> Json:
 
 
 def storable(text: str) -> str:
-    """A text without the characters that no store takes: NUL, and bytes of a file's name that are not UTF-8."""
+    """A text without characters that stores refuse: NUL, and bytes of a file's name that are not UTF-8."""
     return text.replace("\0", "\ufffd").encode(errors="replace").decode()
 
 
@@ -90,7 +90,7 @@ def digest(*parts: bytes | str) -> str:
 
 
 def composed(provider: str, data: Json, **extra: object) -> Message:
-    """A message that is in no record as a whole, in clew's own form. It has no bytes of its own in the file.
+    """A message in clew's own form, for one that no record has as a whole. It has no bytes of its own in the file.
 
     A NUL character, which no message may have, is replaced.
     """

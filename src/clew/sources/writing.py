@@ -68,7 +68,7 @@ def describe(facts: ConversationFacts, data: SessionData) -> SessionData:
     known: dict[str, Any] = {name: value for name, value in told.items() if value is not None}
     if about.own is not None:
         known["own"] = {name: digest(msgspec.json.encode(value)) for name, value in about.own.items()}
-        for name, value in about.own.items():  # what an adapter has changed since stays
+        for name, value in about.own.items():  # keeps what an adapter has changed since
             if name not in extra or digest(msgspec.json.encode(extra[name])) == before.get("own", {}).get(name):
                 extra[name] = value
     extra[SOURCE] = {**before, "tool": facts.source, "id": storable(facts.name), **known}

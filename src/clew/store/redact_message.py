@@ -1,4 +1,4 @@
-"""Removes secrets from a message that is stored: a new version takes its place, and the old one is purged.
+"""Removes secrets from a stored message: replaces it with a new version, and purges the old one.
 
 The new version has the same id and the same place in the tree. So every conversation, branch, fork, compaction,
 snapshot and checkpoint that has the message has the new version, and an import or a repeated append knows it.
@@ -44,7 +44,7 @@ class RedactedMessage(NamedTuple):
 
     id: str
     findings: tuple[Finding, ...]
-    """What was removed from the message; empty if nothing was found, and nothing was changed."""
+    """The findings that were removed; empty if the rules found nothing. Then nothing was changed."""
     sessions: tuple[str, ...]
     """The sessions that have the message, and now its new version, including those in the trash."""
     copies: int
@@ -54,7 +54,7 @@ class RedactedMessage(NamedTuple):
 
 
 def redact_message(store: Store, node: Node, rules: Rules, *, dry_run: bool = False) -> RedactedMessage:
-    """Replaces a message by a version without what the rules find in it, and purges the old one.
+    """Replaces a message with a version without the matches of the rules, and purges the old one.
 
     The removed values are also removed from titles, free data and logs of the sessions that have the message. All or
     nothing, up to the clearing of files, which the receipt reports. Other messages and attachments do not change.
@@ -86,7 +86,7 @@ class _Values:
 
 
 class _Copies(NamedTuple):
-    """What repeats a value in one ref."""
+    """The parts of one ref that repeat a value."""
 
     payload: bytes | None
     """Its redacted data; None if that does not change."""
@@ -216,7 +216,7 @@ class _Redaction:
         return renew_ref_key(self._engine, tx, row)
 
     def _annotated(self, data: SessionData) -> SessionData:
-        """The data of a session, with the note that it was redacted: an import leaves its title alone."""
+        """The data of a session, with the note that it was redacted: imports do not change its title."""
         applied = sorted({one.rule for one in self._clean.findings})
         note = {"containsSecrets": True, "redactionRulesApplied": applied}
         extra = {**(data.extra or {}), redaction.NOTE: note}

@@ -25,7 +25,7 @@ class Spot(NamedTuple):
 
     what: str
     """``message``, ``session`` (title, labels, free data), ``log``, ``snapshot`` (its data except the messages),
-    ``recovery`` (a record's recovery snapshot), or ``document`` (what an adapter keeps beside the conversation)."""
+    ``recovery`` (a record's recovery snapshot), or ``document`` (of an adapter)."""
     session: str | None
     """The id of the session; None if it is in the trash, or if no session contains the message any more or ever did."""
     id: str

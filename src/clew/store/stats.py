@@ -130,12 +130,12 @@ def _homes(
     store: Store, since: datetime | None, until: datetime | None, keep: Callable[[Session], bool] | None
 ) -> tuple[dict[int, _Home], tuple[dict[str, int], ...]]:
     """Where each tree belongs, by its first session; and how many sessions of each directory, tool and branch."""
-    homes: dict[int, tuple[datetime, _Home | None]] = {}
+    homes: dict[int, tuple[tuple[datetime, int], _Home | None]] = {}
     owners: dict[str, _Home] = {}
     counts: tuple[dict[str, int], ...] = ({}, {}, {})
     for session in store.sessions.list(limit=PAGE, include_expired=True).all():
         try:
-            home, at, tree = _home(session), session.created_at, row_of(session).tree
+            home, at, row = _home(session), session.created_at, row_of(session)
             kept = keep is None or keep(session)
         except Corrupted:
             continue
@@ -144,11 +144,12 @@ def _homes(
                 table[name] = table.get(name, 0) + 1
         if kept:
             owners[session.id] = home
-        if tree is not None and (tree not in homes or at < homes[tree][0]):
-            homes[tree] = at, home if kept else None
+        tree, first = row.tree, (at, row.ref)  # imported copies of a conversation began at the same time
+        if tree is not None and (tree not in homes or first < homes[tree][0]):
+            homes[tree] = first, home if kept else None
     found = {tree: home for tree, (_, home) in homes.items() if home is not None}
     for trace in store.sessions.list(limit=PAGE, include_expired=True, subagents=True).all():
-        with suppress(Corrupted):  # a trace belongs where its session does
+        with suppress(Corrupted):  # a trace counts with its session
             home, tree = owners.get(trace.owner_id or "", _home(trace)), row_of(trace).tree
             if tree is not None and tree not in homes and (keep is None or trace.owner_id in owners or keep(trace)):
                 found[tree] = home

@@ -29,7 +29,7 @@ class Brief(NamedTuple):
 
 
 def all_handles(store: Store, kind: str) -> Handles:
-    """The handles of all sessions of a kind, from one read: looking beside each of 100,000 keys takes 0.5 s."""
+    """The handles of all sessions of a kind, from one read: reading the neighbours of 100,000 keys takes 0.5 s."""
     engine = Parts.of(store).engine
     keys = engine.read(lambda tx: tx.keys_between(engine.workspace, kind, b"", b"\xff" * 17, 1 << 62), single=True)
     longer = longer_handles(keys)
@@ -37,7 +37,7 @@ def all_handles(store: Store, kind: str) -> Handles:
 
 
 def briefs(sessions: Sequence[Session], handles: Handles | None = None) -> list[Brief | None]:
-    """One for each session, as it was read. None for a damaged or changed one: ask that session itself.
+    """One for each session, as it was read. None for a damaged or changed session: use the session itself.
 
     For many sessions, pass `all_handles`.
     """

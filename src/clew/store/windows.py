@@ -20,7 +20,6 @@ from clew.errors import Corrupted, NotFound
 from clew.store.parts import Parts
 from clew.store.session import Session, row_of
 from clew.store.session_table import SESSION, SUBAGENT
-from clew.store.store import Store
 
 MOST_BRANCHES = 200
 """Branches of a tree that are looked at."""
@@ -123,14 +122,6 @@ def message_of(session: Session, node_id: str) -> Node:
         return engine.node(place)
 
     return engine.read(work)
-
-
-def sessions_around(store: Store, node: Node) -> list[Session]:
-    """The sessions of the tree that a message is in, which need not contain it. None of them is in the trash."""
-    own = Parts.of(store)
-    tree = run_info(node).tree
-    refs = own.engine.read(lambda tx: _live(tx, tree))
-    return [Session(own, ref) for ref in refs if ref.kind in (SESSION, SUBAGENT)]
 
 
 def end_below(session: Session, node: Node) -> str | None:

@@ -142,7 +142,7 @@ def _same_batch_twice(target: Target) -> str | None:
 
 
 def _killed(target: Target) -> None:
-    """Kills a process at any moment: what it acknowledged is there, and nothing is there in part."""
+    """Kills a process at any moment: acknowledged batches are stored, and none is stored in part."""
     for lines in (1, 4, 9):
         place = target.fresh(str(lines))
         with _worker(place, "k", 100_000) as worker:
@@ -160,7 +160,7 @@ def _killed(target: Target) -> None:
 
 
 def _lost_answer(target: Target) -> str | None:
-    """Kills a process after a write and before its answer: the batch is there, and sent again it is there once."""
+    """Kills a process after a write and before its answer: the batch is stored, and only once if sent again."""
     worker = _worker(target, "k", 3, dies=True)
     worker.communicate(timeout=120)
     wanted = [f"k {n}.{k}" for n in range(3) for k in range(2)]
@@ -201,7 +201,7 @@ def _cancelled_task(target: Target) -> str:
     with closing(target.make()) as store:
         batches = getattr(store, "batches", True)
         found = asyncio.run(cancel(store))
-    with closing(target.make()) as store:  # a write that went on after the cancellation has ended by now
+    with closing(target.make()) as store:  # a write that continued after the cancellation has ended by now
         _expect(asyncio.run(store.read("s")), found)
     _expect(found, ["m 0.0", "m 1.0", "m 1.1"][: 3 if batches else 2] if len(found) > 1 else ["m 0.0"])
     return "stored" if len(found) > 1 else "not stored"

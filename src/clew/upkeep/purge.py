@@ -55,7 +55,7 @@ class WordIndex(Protocol):
         """Removes the words of deleted messages from the files. False if this is not possible now."""
 
     def refill(self) -> None:
-        """Indexes again what `forget` removed with these words, if that takes little time."""
+        """Indexes the messages again that `forget` removed along with deleted ones, if that takes little time."""
 
 
 class _RemovedRef(NamedTuple):

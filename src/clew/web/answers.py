@@ -1,4 +1,4 @@
-"""What a request asks for, and answers in other forms than HTML."""
+"""The parameters of requests, and answers in other forms than HTML."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from starlette.responses import PlainTextResponse, Response
 
 
 def form_of(request: Request) -> str:
-    """The form that a URL asks for: ``json``, ``md``, or empty for a page."""
+    """The form that a URL requests: ``json``, ``md``, or empty for a page."""
     return next((form for form in ("json", "md") if request.url.path.endswith(f".{form}")), "")
 
 
 def key_of(request: Request) -> tuple[str, str]:
-    """The key of a conversation, and the form that is asked for."""
+    """The key of a conversation, and the requested form."""
     key = request.path_params["key"]
     form = form_of(request)
     return (key.removesuffix(f".{form}") if form else key), form
@@ -29,12 +29,12 @@ def path_of(request: Request) -> str:
 
 
 def whole_number(text: str | None, default: int) -> int:
-    """A number of a URL; the default for everything else."""
+    """A number in a URL; the default if it is not one."""
     return int(text) if text is not None and text.isdecimal() and len(text) < 12 else default
 
 
 def span_of(request: Request) -> tuple[int, int | None]:
-    """The first and the last message that are asked for; None for as many as the page has."""
+    """The first and the last requested message; None for as many as a page has."""
     query = request.query_params
     first, last = max(1, whole_number(query.get("from"), 1)), whole_number(query.get("to"), 0)
     return first, max(first, last) if last else None

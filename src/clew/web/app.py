@@ -143,7 +143,7 @@ class Pages:
         return self._page("files.html", session=session, found=found, rows=rows, head=head, links=files.links)
 
     def find(self, request: Request) -> Response:
-        """Matches inside one conversation, as JSON: for a page while words are typed."""
+        """Matches inside one conversation, as JSON, while the user types."""
         session, words = self._site.session(request.path_params["key"]), request.query_params.get("q", "")[:1000]
         found = []
         if words.strip():
@@ -296,7 +296,7 @@ class Pages:
         return RedirectResponse(to if isinstance(to, str) and to.startswith("/") and to[1:2] not in "/\\" else "/", 303)
 
     def state(self, request: Request) -> Response:
-        """When the store locks, for a page that is open: asking does not count as use."""
+        """When the store locks, for an open page. This request does not count as use."""
         return json_answer({"locks_in": self._site.locks_in()})
 
     async def lock(self, request: Request) -> Response:
@@ -319,7 +319,7 @@ class Pages:
         return self._lock_page(423, wrong=False, to=path_of(request))
 
     def _lock_page(self, status: int, **values: Any) -> Response:
-        """Its form is sent without script: with no referrer at all, a browser would not say the origin either."""
+        """Sends a referrer policy: the form works without script, and without a referrer browsers send no origin."""
         page = self._page("locked.html", status=status, **values)
         page.headers["referrer-policy"] = "same-origin"
         return page

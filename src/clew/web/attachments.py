@@ -12,7 +12,7 @@ from starlette.responses import Response, StreamingResponse
 from clew.store.session import Session
 
 SANDBOX = "sandbox; default-src 'none'; frame-ancestors 'none'"
-"""Nothing may run, load or be sent. A browser shows neither a PDF nor a recording so: they are downloaded."""
+"""Forbids scripts, loading and sending. Browsers cannot show PDFs and recordings under it, so these are downloaded."""
 _SIGNS = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),

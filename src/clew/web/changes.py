@@ -47,7 +47,7 @@ def note(store: Store, session: Session, values: Values) -> Values:
     """Adds a note to a message; with `remove`, the number of a note from 0, removes that one."""
     node, text, remove = _node(store, session, values), _text(values, "text"), values.get("remove")
     if not text and not isinstance(remove, int):
-        raise Invalid("a note is empty")
+        raise Invalid("the note is empty")
     with store.transaction():
         session.refresh()
         extra = session.extra
@@ -65,7 +65,7 @@ def fork(store: Store, session: Session, values: Values) -> Values:
 
 
 def preview_rewind(store: Store, session: Session, values: Values) -> Values:
-    """What a rewind would do, as `clew rewind --dry-run` says it: messages kept as a branch, and files changed."""
+    """The effects of a rewind, as in `clew rewind --dry-run`: messages kept as a branch, and changed files."""
     target = _node(store, session, values)
     number = number_of(session, target)
     if number is None:

@@ -127,7 +127,7 @@ def _names(session: Session) -> dict[str, str]:
 
 
 def newest(view: View) -> str:
-    """The id of the last message that the page counts: new ones come after it. Empty without messages."""
+    """The id of the last message on the page; new messages come after it. Empty if there are no messages."""
     if view.entries and view.last == view.total:
         return view.entries[-1].node.id
     return next((node.id for node in window(view.session, view.total, view.total, head=view.head).nodes), "")
@@ -166,7 +166,7 @@ def fork_bar(session: Session, others: Sequence[SideBranch], one: Entry, head: s
 
 
 def _place(others: Sequence[SideBranch]) -> int:
-    """Which of the ways after a message the path itself takes."""
+    """The number of the path itself among the branches after a message."""
     taken = {other.place for other in others}
     return next((place for place in range(1, others[0].of + 1) if place not in taken), others[0].of)
 

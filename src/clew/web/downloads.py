@@ -69,7 +69,7 @@ def nodes_between(session: Session, first: int, last: int | None, head: str | No
 
 
 def _archive(files: Iterable[NativeFile]) -> Iterator[bytes]:
-    """A zip archive of the files, written as they are read. Their names come from elsewhere: the last part is used."""
+    """A zip archive of the files, written as they are read. Their names are not trusted: only the last part is used."""
     written = _Written()
     with ZipFile(written, "w", ZIP_DEFLATED) as archive:
         for number, one in enumerate(files, 1):
@@ -82,7 +82,7 @@ def _archive(files: Iterable[NativeFile]) -> Iterator[bytes]:
 
 
 class _Written:
-    """What was written since it was last taken."""
+    """A file object that holds the written bytes until `take`."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []

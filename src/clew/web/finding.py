@@ -188,7 +188,7 @@ def find_here(
 def _scan(
     session: Session, words: str, finder: SecretFinder, progress: Progress, starts: range, *, whole: bool
 ) -> Iterator[Match]:
-    """Messages whose thinking has the words as they are written; with `whole`, also those that have them elsewhere."""
+    """Messages with the exact words in their thinking; with `whole`, also those with the words elsewhere."""
     pattern = re.compile(re.escape(words.strip().strip('"*')), re.IGNORECASE)
     for start in starts:
         for node in window(session, start, min(start + STEP, starts.stop) - 1).nodes:
@@ -224,7 +224,7 @@ def _match(node: Node, who: str, words: Markup, text: str) -> Match:
 
 
 def results_value(results: Results, write: Callable[[str], str]) -> dict[str, Any]:
-    """Results as JSON. `write` gets the names that a page shows: they may have hidden characters."""
+    """Results as JSON. `write` renders names, which may have hidden characters."""
     return {
         "count": results.found,
         "complete": results.complete,
@@ -245,7 +245,7 @@ def match_value(one: Match) -> dict[str, Any]:
 
 
 def _sessions(store: Store, hits: Sequence[Hit]) -> list[Session | None]:
-    """The session of each match; None if it has none, or if the sessions of its tree are damaged."""
+    """The session of each match; None if there is none, or if the sessions of its tree are damaged."""
     search = Parts.of(store).search
     try:
         return search.sessions_of([hit.node for hit in hits])

@@ -108,8 +108,8 @@ class WebGuard:
             return 403, "Another site cannot use this page."
         if scope["method"] not in (*_READS, "POST"):
             return 405, "Only GET and POST are allowed."
-        if b"transfer-encoding" in headers:  # beside a length, two readers may disagree where a request ends
-            return 400, "A request says how long it is."
+        if b"transfer-encoding" in headers:  # with both headers, two readers may disagree where a request ends
+            return 400, "A request needs a Content-Length."
         return None
 
     def _refuse_write(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:

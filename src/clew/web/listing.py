@@ -236,8 +236,8 @@ def _same(counts: Iterable[tuple[str, int]]) -> list[tuple[str, str, int]]:
 
 
 def day_of(text: str, more: timedelta = timedelta(0)) -> datetime | None:
-    """The beginning of a day written as 2026-05-14, or some time after it; None if it is none."""
-    if not text:  # asked for every conversation of a list
+    """The beginning of a day written as 2026-05-14, or `more` after it; None if the text is not a day."""
+    if not text:  # called for every conversation of a list
         return None
     try:
         return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).astimezone() + more

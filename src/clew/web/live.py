@@ -23,7 +23,7 @@ class Streams:
     """The open streams of a server."""
 
     def __init__(self) -> None:
-        # Weak: a client may be gone before its stream has begun, and then nothing ends it.
+        # Weak: if a client disconnects before its stream has begun, nothing ends the stream.
         self._open: WeakKeyDictionary[Watch, asyncio.Event] = WeakKeyDictionary()
 
     def __len__(self) -> int:

@@ -37,7 +37,7 @@ class Prompt(NamedTuple):
     words: str
     url: str
     notes: list[tuple[str, str]]
-    """What happened until the next prompt: a kind (files, parts, warn, err) and words for it."""
+    """Events until the next prompt: a kind (files, parts, warn, err) and its text."""
     seam: bool = False
     """True for a compaction."""
 
@@ -55,7 +55,7 @@ class Outline(NamedTuple):
 def outline(
     session: Session, finder: SecretFinder, first: int, *, head: str | None, forks: Sequence[tuple[int, str]]
 ) -> Outline:
-    """The prompts around message `first`. `forks` are numbers of messages before a fork, with words for it."""
+    """The prompts around message `first`. `forks` has the numbers of messages before a fork, with a text for each."""
     total = window(session, 1, 0, head=head).total
     if total <= SHORT:
         return Outline(_lines(session, finder, _entries(session, 1, total, head), head, forks), None, None)

@@ -1,4 +1,4 @@
-"""Secrets in messages, found by the built-in redaction rules: hidden on the page until they are chosen."""
+"""Secrets in messages, found by the built-in redaction rules: hidden on the page until the user clicks them."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ Spans = list[tuple[int, int, str]]
 
 
 class SecretFinder:
-    """Finds secrets. Has no state of its own but the compiled rules."""
+    """Finds secrets. Its only state is the compiled rules."""
 
     def __init__(self) -> None:
         """MissingPackage without the package for rules."""
         self._rules = Rules(builtin())
 
     def hide(self, text: str, most: int | None = None) -> str:
-        """The text with marks for its secrets, which the renderer shows when they are chosen.
+        """The text with marks for its secrets, which the renderer turns into controls that reveal them.
 
-        With `most`, that many characters of the text; fewer if a secret begins before the end and goes on after it.
+        With `most`, at most that many characters; fewer if the cut would split a secret.
         """
         if most is None or len(text) <= most:
             return conceal(text, self._spans(text))
@@ -40,7 +40,7 @@ class SecretFinder:
         return conceal(text[:end], (one for one in spans if one[1] <= end))
 
     def in_line(self, text: str, most: int | None = None) -> str:
-        """The text with the kind of each secret in its place: for lines and links, where nothing can be chosen."""
+        """The text with the kind of each secret in its place: for lines and links, which cannot have controls."""
         return name_secrets(self.hide(name_secrets(text), most))
 
     def in_message(self, message: Message) -> Message:
@@ -51,7 +51,7 @@ class SecretFinder:
         return msgspec.structs.replace(message, blocks=blocks)
 
     def in_snippet(self, snippet: str, whole: str) -> Spans:
-        """The secrets of `whole` in a part of it, also those that the part has cut."""
+        """The secrets of `whole` in a part of it, also those that the part cuts."""
         core = snippet.strip("…")
         at, lead = whole.find(core), len(snippet) - len(snippet.lstrip("…"))
         if not core or at < 0:  # the snippet was changed: look for the secrets themselves
@@ -65,7 +65,7 @@ class SecretFinder:
         return _merge(one for one in found if one[0] < one[1])
 
     def _spans(self, text: str) -> Spans:
-        """Invalid never leaves: a text that takes too long is hidden as a whole."""
+        """Never raises Invalid: a text that takes too long is hidden as a whole."""
         try:
             return self._rules.spans(text, TimeBudget(len(text)))
         except Invalid:
@@ -116,7 +116,7 @@ def _merge(spans: Iterable[tuple[int, int, str]]) -> Spans:
 
 
 def _places(snippet: str, secret: str, rule: str) -> Spans:
-    """Where a snippet has a secret: whole, or its end at the beginning, or its beginning at the end."""
+    """The places of a secret in a snippet, also if the snippet begins or ends in the middle of it."""
     found: Spans = []
     at = snippet.find(secret)
     while at >= 0:

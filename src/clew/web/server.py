@@ -26,9 +26,9 @@ from clew.web.templating import warm
 TRIED = 20
 """Ports after the wanted one that are tried if it is taken."""
 PATIENCE = 20.0
-"""Seconds in which a connection sends its request."""
+"""Seconds that a connection has to send its request."""
 GRACE = 0.5
-"""Seconds that requests have to finish once the server is asked to end."""
+"""Seconds that requests have to finish at shutdown."""
 
 
 def listen(port: int, *, strict: bool = False) -> socket.socket:
@@ -117,7 +117,7 @@ class Server:
 
 
 class _Protocol(H11Protocol):
-    """Closes a connection that does not finish its request in time. uvicorn would keep it for ever."""
+    """Closes a connection that does not finish its request in time. uvicorn would keep it open."""
 
     _timer: asyncio.TimerHandle | None = None
 
@@ -146,9 +146,9 @@ class _Protocol(H11Protocol):
 
 
 class _Uvicorn(uvicorn.Server):
-    """Waits without a clock: uvicorn's own loop wakes ten times a second, for ever.
+    """Waits without polling: uvicorn's own loop wakes up ten times a second.
 
-    Ends the streams of events at once when it is asked to end: they would keep it waiting.
+    On shutdown, ends the streams of events at once: the server would wait for them.
     """
 
     def __init__(self, config: uvicorn.Config, pages: Pages, ready: Callable[[], object]) -> None:
@@ -180,7 +180,7 @@ class _Uvicorn(uvicorn.Server):
                 self._loop.call_soon_threadsafe(self._ended.set)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # requests that are cut off are no errors
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # aborted requests are not errors
         self._pages.end()
         self._pages.streams.close()
         await super().shutdown(sockets)

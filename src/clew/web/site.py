@@ -137,11 +137,11 @@ class Site:
                 store.close()
 
     def end(self) -> None:
-        """Says that the server ends, to requests that take long."""
+        """Makes long requests stop, because the server ends: see `still_open`."""
         self._ending.set()
 
     def still_open(self, *_: int) -> None:
-        """Closed once the server ends; work that takes long calls it now and then."""
+        """Raises Closed once the server ends. Long work calls it now and then."""
         if self._ending.is_set():
             raise Closed("the server ends")
 
@@ -165,7 +165,7 @@ class Site:
         raise NotFound("file", name)
 
     def _index(self, store: Store) -> None:
-        """Updates the search index of a store that was opened: the first search would wait for it."""
+        """Updates the search index of a newly opened store, so that the first search does not wait for it."""
 
         def work() -> None:
             with suppress(ClewError):
@@ -194,7 +194,7 @@ class Cache:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._items: OrderedDict[Any, tuple[float, Any, str]] = OrderedDict()
-        """When each was made, of what, and the HTML. The first part of a key is the id of a session."""
+        """The time, the state that it was made from, and the HTML. The first part of a key is the id of a session."""
         self._made: deque[tuple[float, Any]] = deque()
         """When each was made, oldest first; also of some that are no longer kept."""
         self._size = 0
@@ -203,7 +203,7 @@ class Cache:
         self._timer: threading.Timer | None = None
 
     def get(self, key: tuple[Any, ...], state: Any, make: Callable[[], str]) -> str:
-        """The HTML under this key, made if it is missing or was made of another state, which is then forgotten."""
+        """The HTML under this key, made again if it is missing or was made from another state."""
         state, now = (VERSION, state), self._clock()
         with self._lock:
             self._expire(now)

@@ -1,4 +1,4 @@
-"""The templates of the pages: compiled once in a process, and before the first page is asked for."""
+"""The templates of the pages: compiled once in a process, before the first request."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ def render(site: Site, name: str, **values: Any) -> str:
 
 
 def warm() -> None:
-    """Loads what the first pages need. It takes half a second, and a reader who waits for a page would notice."""
+    """Loads what the first pages need. This takes half a second, which a user waiting for a page would notice."""
     for name in templates().list_templates():
         templates().get_template(name)
-    with suppress(ClewError):  # too many open files: the page that needs it says so
+    with suppress(ClewError):  # too many open files: the page that needs it reports the error
         markdown(_SAMPLE)
         sources()
 
 
 @cache
 def templates() -> jinja2.Environment:
-    """The templates with their filters. They know no site."""
+    """The templates with their filters. They do not depend on a site."""
     secrets = SecretFinder()
     found = jinja2.Environment(
         loader=jinja2.PackageLoader("clew.web"), autoescape=True, trim_blocks=True, lstrip_blocks=True,

@@ -20,6 +20,7 @@ from langgraph.types import Command, interrupt
 
 import clew
 from clew.adapters.langgraph import ClewSaver
+from clew.store.parts import Parts
 from tests.adapters.commands import QUESTION, expect_weather
 from tests.adapters.langgraph.graphs import agent, ask, echo, thread
 from tests.adapters.processes import run_together
@@ -318,8 +319,8 @@ def test_a_call_is_one_transaction(tmp_path):
         config = put(saver, "t", {"messages": said[:2]}, 2, config=config, run=None)
         config = put(saver, "t", {"messages": said[:3]}, 3, config=config, run=None)
         ran = []
-        backend: Any = saver._keyed.engine.backend
-        conn = backend._writer.tx.conn
+        backend: Any = Parts.of(saver.store).engine.backend
+        conn = backend.writer.tx.conn
         conn.set_trace_callback(ran.append)
         config = put(saver, "t", {"messages": said}, 4, config=config, run=None)
         assert ran.count("COMMIT") == 1

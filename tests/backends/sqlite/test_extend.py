@@ -231,7 +231,7 @@ def store_writer(store: Store) -> Writer:
     """The writer of a store in a file."""
     backend = Parts.of(store).engine.backend
     assert isinstance(backend, SQLiteBackend)
-    return backend._writer
+    return backend.writer
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])

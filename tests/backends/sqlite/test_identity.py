@@ -20,13 +20,13 @@ from clew.backends.sqlite.identity import UNSETTLED, OpenFiles, settled_time
 def looked_up() -> Iterator[list[int]]:
     """The times of the folder at which files were looked up. Every time counts as settled."""
     found: list[int] = []
-    real = OpenFiles._look_up
+    real = OpenFiles.look_up
 
     def look_up(self: OpenFiles, changed: int) -> bool:
         found.append(changed)
         return real(self, changed)
 
-    with patch.object(OpenFiles, "_look_up", look_up), patch.object(identity, "ROUNDING", 0):
+    with patch.object(OpenFiles, "look_up", look_up), patch.object(identity, "ROUNDING", 0):
         yield found
 
 

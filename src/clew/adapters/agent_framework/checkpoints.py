@@ -1,7 +1,7 @@
 """The checkpoint storage of Agent Framework's workflows: ``WorkflowBuilder(checkpoint_storage=…)``.
 
-A checkpoint is a document, as the framework encodes it: JSON, with pickles of objects that JSON has no form for. Only
-types that the framework holds safe, and those that the caller allows, are created from them.
+A checkpoint is a document, as the framework encodes it: JSON, with pickles of objects that JSON cannot represent. Only
+types that the framework considers safe, and types that the caller allows, are unpickled.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ class ClewCheckpointStorage(Adapter):
         return str(checkpoint.checkpoint_id)
 
     async def load(self, checkpoint_id: str) -> WorkflowCheckpoint:
-        """A checkpoint. WorkflowCheckpointException if there is none, or if it has a type that is not allowed."""
+        """A checkpoint. WorkflowCheckpointException if it does not exist or has a type that is not allowed."""
         found = await in_thread(self._load, checkpoint_id)
         if found is None:
             raise WorkflowCheckpointException(f"No checkpoint found with ID {checkpoint_id}")
         return self._decode(json.loads(found))
 
     async def list_checkpoints(self, *, workflow_name: str) -> list[WorkflowCheckpoint]:
-        """The checkpoints of a workflow, oldest first. Those with a type that is not allowed are left out."""
+        """The checkpoints of a workflow, oldest first. Skips checkpoints with a type that is not allowed."""
         found = []
         for one in await in_thread(self._list, workflow_name):
             try:
@@ -66,7 +66,7 @@ class ClewCheckpointStorage(Adapter):
         return found
 
     async def delete(self, checkpoint_id: str) -> bool:
-        """Deletes a checkpoint, and clears every trace of it. False if there is none."""
+        """Deletes a checkpoint, and clears every trace of it. False if it does not exist."""
         return await in_thread(self._documents.purge, "checkpoint", checkpoint_id)
 
     async def get_latest(self, *, workflow_name: str) -> WorkflowCheckpoint | None:
@@ -97,7 +97,7 @@ class ClewCheckpointStorage(Adapter):
         return found
 
     def _list(self, workflow: str) -> list[dict[str, str]]:
-        """What is known of a workflow's checkpoints without reading them, oldest first."""
+        """Facts about a workflow's checkpoints, oldest first, without reading the checkpoints themselves."""
         found = [self._documents.value(row) for row in self._documents.group("workflow", workflow)]
         return [one for one in reversed(found) if one["workflow"] == workflow]
 

@@ -1,6 +1,6 @@
 """The history provider of Agent Framework: ``Agent(…, context_providers=[ClewHistoryProvider("chats.db")])``.
 
-A session is a conversation, of a provider's `source_id` and a session's id. Callers may send messages that are stored
+A conversation is named by a provider's `source_id` and a session's id. Callers may send messages that are stored
 already, up to the whole transcript. Only messages after the longest overlap with the end of the conversation are new.
 """
 
@@ -102,7 +102,7 @@ class ClewHistoryProvider(Adapter, HistoryProvider):
         def work(tx: Tx) -> RefRow:
             row = keyed.ensure(tx, *self._names(session))
             head = keyed.refs.head_state(tx, row)
-            # An overlap cannot be longer than what was sent.
+            # An overlap cannot be longer than the list that was sent.
             end = [] if head.pos is None else paths.last(keyed.engine, tx, head.pos, len(messages))
             stored = [_identity(json.loads(raw_message(node))) for node in end]
             new = drafts[_count_stored(stored, sent) :]
@@ -116,12 +116,12 @@ class ClewHistoryProvider(Adapter, HistoryProvider):
 def _native(message: dict[str, Any]) -> Native:
     try:
         return Native(TOOL, msgspec.json.encode(message))
-    except (UnicodeEncodeError, msgspec.EncodeError):  # a lone surrogate, which JSON has an escape for
+    except (UnicodeEncodeError, msgspec.EncodeError):  # a lone surrogate: JSON can escape it
         return Native(TOOL, json.dumps(message, separators=(",", ":")).encode())
 
 
 def _identity(message: dict[str, Any]) -> Identity:
-    """What makes two messages the same: an id, or else role and contents."""
+    """The identity of a message: its id, or its role and contents if it has none."""
     id = message.get("message_id")
     if id is not None:
         return ("id", str(id))
@@ -129,7 +129,7 @@ def _identity(message: dict[str, Any]) -> Identity:
 
 
 def _count_stored(stored: Sequence[Identity], sent: Sequence[Identity]) -> int:
-    """How many messages, from the first, are not new: up to the longest overlap with the end of the conversation.
+    """The number of sent messages that are stored already: up to the longest overlap with the end of the conversation.
 
     A single user message that repeats the last one, without an id, is a new turn. `stored` is not longer than `sent`.
     """

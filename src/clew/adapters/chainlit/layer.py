@@ -98,7 +98,7 @@ class ClewDataLayer(BaseDataLayer):
         return PaginatedResponse(PageInfo(len(found) > pagination.first, first, last), page)
 
     def _list(self, pagination: Pagination, filters: ThreadFilter) -> list[Record]:
-        """The threads of a page, and the next one if there is one."""
+        """The threads of a page, and one more if there are more."""
         found: list[Record] = []
         for thread in self._threads.recent(filters.userId, pagination.cursor):
             if self._matches(thread, filters):
@@ -163,7 +163,7 @@ class ClewDataLayer(BaseDataLayer):
         return True
 
     async def _in_order(self, function: Callable[..., None], *args: Any) -> None:
-        """Runs a call on a thread, after those that were begun before it: Chainlit stores each step in a task."""
+        """Runs a call on a thread, after all earlier calls: Chainlit stores each step in a task of its own."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._loop, self._turns = loop, asyncio.Lock()

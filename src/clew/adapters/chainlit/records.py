@@ -1,4 +1,4 @@
-"""Chainlit's records as messages of a session, and what a session's free data has of a thread."""
+"""Chainlit's records as messages of a session, and its threads in the free data of sessions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Record = dict[str, Any]
 
 
 class Thread(msgspec.Struct, frozen=True):
-    """What Chainlit knows of a thread, besides its steps and elements."""
+    """The fields of a thread, without its steps and elements."""
 
     name: str | None = None
     user: str | None = None
@@ -56,7 +56,7 @@ def is_message(step: Record) -> bool:
 
 
 def step_message(step: Record) -> Native:
-    """A step as a message. The model and the tokens it took are beside it."""
+    """A step as a message, with its model and token counts."""
     about = step.get("generation") or {}
     used = {"input": about.get("inputTokenCount"), "output": about.get("outputTokenCount")}
     extra: Record = {"usage": used} if any(type(count) is int for count in used.values()) else {}

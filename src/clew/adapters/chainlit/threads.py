@@ -84,7 +84,7 @@ class Threads:
     # -- threads
 
     def update(self, id: str, name: str | None, user: str | None, metadata: Record | None, tags: Any) -> None:
-        """Changes what is given; creates the thread if there is none. A value None in `metadata` removes its name."""
+        """Changes the fields that are given; creates the thread if necessary. None in `metadata` removes a key."""
 
         def work(tx: Tx) -> RefRow:
             row = self._keyed.ensure(tx, id)
@@ -140,11 +140,11 @@ class Threads:
         return None if row is None else self._about(row)
 
     def recent(self, user: str, after: str | None) -> Iterator[Record]:
-        """The threads of a user, last active first, without steps; with `after`, those behind that one."""
+        """The threads of a user, last active first, without steps; with `after`, those after that thread."""
         skips = after is not None
         for one in self._keyed.labelled(user_label(user)):
             found = self._about(row_of(one))
-            if found["userId"] != user:  # a label that somebody else has given
+            if found["userId"] != user:  # another program has set this label
                 continue
             if not skips:
                 yield found
@@ -161,7 +161,7 @@ class Threads:
         return sorted(found, key=lambda step: step.get("createdAt") or "", reverse=True)
 
     def purge(self, id: str) -> None:
-        """Deletes a thread with all it has, and clears every trace of it. Conflict if it is on hold."""
+        """Deletes a thread with its contents, and clears every trace of it. Conflict if it is on hold."""
         self._keyed.purge(id)
 
     def _about(self, row: RefRow) -> Record:
@@ -208,7 +208,7 @@ class Threads:
         node = self._node(tx, row, STEP, step["id"])
         try:
             draft = self._draft(STEP, step["id"], step_message(step)) if is_message(step) else None
-        except Invalid:  # not JSON: it has a number that is none
+        except Invalid:  # not JSON: it has NaN or an infinity
             draft = None
         if draft is None or (node is not None and _shows_the_same(node, step)):
             return False
@@ -216,7 +216,7 @@ class Threads:
             place(self._keyed, tx, row, self._keyed.refs.head_state(tx, row).id, [draft])
         else:
             replace(self._keyed, tx, row, node, [draft])
-        if row.hold:  # nothing of it can be deleted
+        if row.hold:  # its messages cannot be deleted
             return False
         self._drop(tx, STEP, step["id"])
         return True

@@ -21,7 +21,7 @@ USER_PREFIX = "user:"
 DEPTH = 5
 """Artifacts may refer to artifacts: how many references one call follows, as in ADK's own services."""
 REMOVED = (types.Part(), types.Part(inline_data=types.Blob(mime_type="application/octet-stream", data=b"")))
-"""What a rewind of ADK saves to remove an artifact; it is loaded as absent."""
+"""An empty artifact: a rewind of ADK saves it to remove an artifact, and `load_artifact` returns None for it."""
 
 
 class ClewArtifactService(Service, BaseArtifactService):
@@ -159,7 +159,7 @@ def _names(app: str, user: str, filename: str, session: str | None) -> tuple[str
 
 
 def _check(part: types.Part, app: str, user: str, session: str | None) -> str | None:
-    """The MIME type of an artifact, if it says one. InputValidationError if it cannot be an artifact."""
+    """The MIME type of an artifact, if it has one. InputValidationError if it cannot be an artifact."""
     mime: str | None
     if part.inline_data is not None:
         mime = part.inline_data.mime_type

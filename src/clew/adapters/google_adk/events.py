@@ -17,11 +17,11 @@ from clew.engine.session_data import SessionData, label_set
 from clew.sources.importer import SOURCE
 
 TOOL = "google-adk"
-"""Also where a session's free data has its state."""
+"""Also the key of the state in a session's free data."""
 
 
 def to_native(event: Event) -> Native:
-    """An event as it is stored: the JSON that ADK's own services write. The tokens it took are beside it."""
+    """An event as it is stored: the JSON that ADK's own services write. With its token counts."""
     extra: dict[str, Any] = {}
     if (used := event.usage_metadata) is not None:
         counts = {
@@ -79,12 +79,12 @@ def labels(app: str, user: str | None = None) -> tuple[str, ...]:
 
 
 def own_data(state: dict[str, Any], created: float) -> dict[str, Any]:
-    """What a session's free data has of ADK."""
+    """ADK's part of a session's free data."""
     return {"state": dump_state(state), "created": created}
 
 
 def session_names(data: dict[str, Any] | None) -> tuple[str, ...]:
-    """App, user and id of a session, by its free data; of one that was imported, too. Empty if it has none."""
+    """App, user and id of a session, from its free data, also if it was imported. Empty if it is not ADK's."""
     kept, origin = (data or {}).get(TOOL) or {}, (data or {}).get(SOURCE) or {}
     return tuple(kept.get("names") or [origin[name] for name in ("app", "user", "session") if name in origin])
 

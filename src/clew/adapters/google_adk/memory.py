@@ -1,8 +1,8 @@
 """The memory service of ADK: ``Runner(…, memory_service=ClewMemoryService("chats.db"))``.
 
 Memory points at events of sessions; nothing is copied. Events of a session that the store does not have, because
-another service keeps it, are stored as a session. A search finds events that share words with the query, those that
-share most first, as ADK's service in memory does; it reads the sessions that the user has in memory.
+another service keeps it, are stored as a session. A search finds events that share words with the query, best first,
+as ADK's service in memory does. It reads every session in the user's memory.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class ClewMemoryService(Service, BaseMemoryService):
         keyed.refs.write_one(work)
 
     def _store_missing(self, tx: Tx, row: RefRow, drafts: list[Draft]) -> None:
-        """Stores events that the session does not have, after those that it has."""
+        """Appends the events that the session does not have."""
         missing = [draft for draft in drafts if tx.node(draft.id) is None]
         if missing:
             place(self._keyed, tx, row, self._keyed.refs.head_state(tx, row).id, missing)

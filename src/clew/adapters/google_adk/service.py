@@ -28,7 +28,7 @@ class Service(Adapter):
         self, target: Target | None = None, *, uri: str | None = None, agents_dir: str | None = None, **options: Any
     ) -> None:
         check_version("google-adk", "2.10", "3")
-        options.pop("per_agent", None)  # what the command line passes to every service
+        options.pop("per_agent", None)  # ADK's command line passes it to every service
         if uri is not None:
             target, found = parse_uri(uri)
             options = {**found, **options}

@@ -49,14 +49,14 @@ from clew.store.session_table import SESSION
 
 OnConflict = Literal["reject", "merge", "fork"]
 MARKER = "_storage_update_marker"
-"""Where ADK's sessions have the revision that they were read at. Ours is the id of the last event's message."""
+"""Attribute of ADK's sessions with the revision at which they were read: here the id of the last event's message."""
 STALE = (
     "Another writer has added events since this session was read. Read it again, or choose what happens to such events:"
     " ClewSessionService(…, on_conflict='merge') or 'fork'."
 )
 REMEMBERED = 1024
 LOCKS = 64
-"""Appends through one session object take turns: its own events are no conflict."""
+"""Serializes appends through one session object, so that its own events do not conflict."""
 
 
 class _Written(NamedTuple):
@@ -172,7 +172,7 @@ class ClewSessionService(Service, BaseSessionService):
         return keyed.engine.read(work)
 
     def _nodes(self, tx: Tx, head: HeadState, config: GetSessionConfig) -> list[Node]:
-        """The messages that a call may return; all of them if it asks by time."""
+        """The messages that a call may return; all messages if it filters by time."""
         count = config.num_recent_events
         if head.pos is None or count == 0:
             return []
@@ -184,7 +184,7 @@ class ClewSessionService(Service, BaseSessionService):
         found = []
         for one in self._keyed.labelled(labels(app, user)[-1]):
             names = session_names(one.extra)
-            if names[:1] != (app,) or user not in (None, names[1]):  # a label of other names that reads the same
+            if names[:1] != (app,) or user not in (None, names[1]):  # other names can have the same label
                 continue
             _, whose, id = names
             state, updated = read_own_data(one.extra)
@@ -245,7 +245,7 @@ class ClewSessionService(Service, BaseSessionService):
             return made[-1]
 
         def settle(tx: Tx) -> _Written | None:
-            """After a commit that may have failed: what was stored, if it was."""
+            """After a commit that may have failed: the outcome if the event was stored."""
             return made[-1] if made and tx.node(draft.id) is not None else None
 
         written = keyed.engine.write(work, settle)
@@ -264,7 +264,7 @@ class ClewSessionService(Service, BaseSessionService):
         return None if last is None else ids.parse(last)
 
     def _append_alone(self, session: Session, draft: Draft, expected: bytes | None) -> bool:
-        """Stores an event that changes no state, at the price of an append. False if nothing was stored."""
+        """Stores an event that changes no state, as a plain append. False if nothing was stored."""
         key = self._keyed.key(*_names(session))
         row = self._rows.get(key)
         if row is None:
@@ -281,7 +281,7 @@ class ClewSessionService(Service, BaseSessionService):
             return False
 
     def _missed(self, tx: Tx, head: HeadState, expected: bytes | None) -> list[Node]:
-        """The messages after one; none if it is not on the path any more."""
+        """The messages after a message; empty if it is no longer on the path."""
         path = [] if head.pos is None else paths.whole(self._keyed.engine, tx, head.pos)
         if expected is None:
             return path

@@ -36,7 +36,7 @@ REMEMBERED = 64
 
 
 class NewMessages(NamedTuple):
-    """The messages of a conversation, and how many of the messages `known` to be stored it begins with."""
+    """The messages of a conversation, and how many of the stored messages `known` it begins with."""
 
     messages: list[Any]
     known: KnownMessages | None
@@ -62,7 +62,7 @@ class Channels:
         self._lists: OrderedDict[tuple[str, str], KnownMessages] = OrderedDict()
         """For each thread and namespace: the messages of the last list that was stored."""
         self._homes: dict[str, RefRow] = {}
-        """The sessions of threads. They may be gone: `place` finds out."""
+        """The sessions of threads. They may have been deleted: `place` checks that."""
 
     def pack(
         self,
@@ -95,9 +95,9 @@ class Channels:
     def store(
         self, tx: Tx, serde: SerializerProtocol, packed: PackedValues, thread: str, ns: str
     ) -> tuple[RefRow, dict[str, ChannelValue]]:
-        """Stores what is new as a step of the caller's transaction. Returns the thread's session, and the values.
+        """Stores new messages as a step of the caller's transaction. Returns the thread's session, and the values.
 
-        NotFound if something that is remembered of the thread was deleted meanwhile: then `forget` it and try again.
+        NotFound if a cached part of the thread was deleted meanwhile: then call `forget` and try again.
         """
         home = self._homes.get(thread) if packed.messages is not None and not ns else None
         if home is None:
@@ -143,7 +143,7 @@ class Channels:
     # -- messages
 
     def _compare(self, value: object, names: tuple[str, str]) -> NewMessages | None:
-        """A list of messages beside those that are remembered of a thread; None if it is something else."""
+        """Compares a list of messages with the cached one of a thread; None if it is not a list of messages."""
         if not isinstance(value, list) or not value:
             return None
         known = self._lists.get(names)
@@ -170,7 +170,7 @@ class Channels:
         return new[-1] if new else before.ids[count - 1]
 
     def forget(self, threads: Collection[str]) -> None:
-        """Drops what is remembered of threads: after a failed write, and after a deletion."""
+        """Empties the cache, after a failed write and after a deletion."""
         for thread in threads:
             self._homes.pop(thread, None)
         for key in list(self._lists):

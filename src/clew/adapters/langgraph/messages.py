@@ -50,12 +50,12 @@ def are_messages(value: list[Any]) -> bool:
 
 
 class StoredMessage(NamedTuple):
-    """A message as it is stored, and a copy of what it says now: the message itself may change later."""
+    """A message as it is stored, and a copy of its content: the message itself may change later."""
 
     native: Native
     content: Any
     seen: Message | None
-    """Its role, if that takes no closer look."""
+    """Its role, if it is known without decoding the message."""
 
 
 def to_native(message: Any, serde: SerializerProtocol) -> StoredMessage:
@@ -84,7 +84,7 @@ def to_native(message: Any, serde: SerializerProtocol) -> StoredMessage:
 
 
 def _neutral(message: Any) -> Message | None:
-    """The role of a message without token counts, as its view has it; None if this takes a closer look."""
+    """The role of a simple message without token counts, as its neutral view has it; None for other messages."""
     if isinstance(message, dict):
         if type(message["content"]) is not str or "type" in message or "usage" in message:
             return None
@@ -115,7 +115,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 class KnownMessages:
-    """The messages of a list that is stored: their classes, what they said at that time, and their ids in the store."""
+    """The messages of a stored list: their classes, their content when it was stored, and their ids in the store."""
 
     __slots__ = ("_plain", "contents", "ids", "kinds")
 
@@ -127,7 +127,7 @@ class KnownMessages:
         self._plain = plain
 
     def count_shared(self, messages: list[Any]) -> int:
-        """How many messages at the beginning of a list are those that are stored."""
+        """The number of messages at the beginning of a list that are stored."""
         kinds = list(map(type, messages[: len(self.kinds)]))
         count = len(kinds)
         if self.kinds[:count] != kinds:
@@ -154,5 +154,5 @@ def content(message: Any) -> Any:
 
 
 def copied(message: Any) -> Any:
-    """A copy of what a message says. Messages can change after they were stored."""
+    """A copy of a message's content. Messages can change after they were stored."""
     return copy.deepcopy(content(message))

@@ -186,7 +186,7 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
     def copy_from(self, other: BaseCheckpointSaver[Any], thread_ids: Sequence[str] | None = None) -> int:
         """Copies the checkpoints of another saver with their writes, of all threads or of some. Returns how many.
 
-        A checkpoint that is there already is replaced. Messages that `clew import` has read stay as a branch.
+        Replaces checkpoints that exist. Messages that `clew import` has stored stay as a branch.
         """
         wanted: builtins.list[RunnableConfig | None] = [None]
         if thread_ids is not None:
@@ -211,7 +211,7 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
             self.put_writes(one.config, values, task)
 
     def get_next_version(self, current: Any, channel: None) -> Any:
-        """The next version of a channel: a number, or text as LangGraph's own savers write it, if it was copied."""
+        """The next version of a channel: a number; for a copied checkpoint, text as LangGraph's own savers write it."""
         if isinstance(current, str):
             return f"{int(current.partition('.')[0]) + 1:032}.0"
         return super().get_next_version(current, channel)

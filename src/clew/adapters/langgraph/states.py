@@ -26,7 +26,7 @@ STATE = "state"
 """Kind of the refs that hold a framework's state at one moment."""
 PAGE = 100
 REMEMBERED = 1024
-"""Namespaces whose newest checkpoint is remembered, so that the next one need not read it."""
+"""Namespaces whose newest checkpoint is cached, so that the next one need not read it."""
 WRITE = b"\x01"
 """First byte of a log entry that is a write of a task."""
 
@@ -73,7 +73,7 @@ class Write(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Newest(NamedTuple):
-    """The checkpoint of a namespace that was added last, and the row that said so."""
+    """The checkpoint of a namespace that was added last, and its row."""
 
     ref: int
     mac: bytes
@@ -107,7 +107,7 @@ class States:
     # -- reading
 
     def row(self, tx: Tx, thread: str, ns: str, id: str) -> RefRow | None:
-        """The row of a checkpoint, complete or not; None if there is none, or if its thread is in the trash."""
+        """The row of a checkpoint, complete or not; None if it does not exist, or if its thread is in the trash."""
         row = tx.ref(self._engine.workspace, STATE, self._keyed.key("state", thread, ns, id))
         return None if row is None or row.trashed_at is not None else row
 
@@ -204,7 +204,7 @@ class States:
     # -- inside
 
     def _find_newest(self, tx: Tx, thread: str, ns: str, look: bytes) -> _Newest | None:
-        """The checkpoint of a namespace that was added last, read only if it is not the one that is remembered."""
+        """The checkpoint of a namespace that was added last, from the cache if it is still the same."""
         rows = self._page(tx, look=look, label=None, before=None, limit=1)
         if not rows:
             return None

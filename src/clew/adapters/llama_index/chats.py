@@ -23,7 +23,7 @@ from clew.base import ids
 from clew.base.messages import Native
 
 TOOL = "llama-index"
-"""Also where a session's free data has the chat, and the label of all chats."""
+"""Also the key of the chat in a session's free data, and the label of all chats."""
 
 
 class Entry(NamedTuple):
@@ -88,7 +88,7 @@ class Chats:
             chat = self._chat(row)
             new = change(self._entries(tx, chat))
             natives = [Native(TOOL, one.raw) for one in new]
-            # An empty list begins nowhere: the next message is a new beginning.
+            # An empty list has no last message: the next message becomes a new root.
             at = store_list(self._keyed, tx, row, chat.at, natives)
             runs: tuple[tuple[str, int], ...] = ()
             for status, group in groupby(new, key=lambda one: one.status):

@@ -11,7 +11,7 @@ TOOL = "strands"
 
 
 def to_native(data: dict[str, Any]) -> Native:
-    """A message, or a record with one, as it is stored. The tokens it took are beside it."""
+    """A message, or a record with one, as it is stored. With its token counts."""
     message = data.get("message", data)
     metadata = message.get("metadata") if isinstance(message, dict) else None
     used = metadata.get("usage") if isinstance(metadata, dict) else None

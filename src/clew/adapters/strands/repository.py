@@ -66,7 +66,7 @@ class ClewSessionRepository(Adapter, SessionRepository):
         return None if found is None else Session.from_dict(found.extra["source"][TOOL])
 
     def delete_session(self, session_id: str, **kwargs: Any) -> None:
-        """Purges a session with its agents. SessionException if there is none; Conflict if it is on hold."""
+        """Purges a session with its agents. SessionException if it does not exist; Conflict if it is on hold."""
         if not self._keyed.purge(session_id):
             raise SessionException(f"Session {session_id} does not exist")
 

@@ -32,11 +32,11 @@ _SNAPSHOT = re.compile(r"(?P<session>(?:.*/)?[^/]+)/scopes/agent/(?P<agent>[^/]+
 
 
 DEPTH = 2
-"""How many segments of a key name a group of keys: ``session/trip``."""
+"""Segments of a key that name its group: ``session/trip``."""
 
 
 class _Parsed(NamedTuple):
-    """A snapshot: whose it is, its messages, and the rest as text."""
+    """A snapshot: its agent, its messages, and the rest as text."""
 
     session: str
     agent: str
@@ -132,7 +132,7 @@ class ClewStorage(Adapter, Storage):
 
 
 def _parse(key: str, data: bytes) -> _Parsed | None:
-    """The parts of a snapshot; None if the bytes are something else, or cannot be made from the parts again."""
+    """The parts of a snapshot; None if the bytes are not a snapshot, or cannot be restored from the parts exactly."""
     match = _SNAPSHOT.fullmatch(key)
     if match is None:
         return None
@@ -156,7 +156,7 @@ def _join(rest: str, messages: Sequence[bytes]) -> bytes:
 
 
 def _plain(data: bytes) -> dict[str, Any]:
-    """Any other bytes as the value of a document."""
+    """Bytes that are not a snapshot, as the value of a document."""
     try:
         return {"text": data.decode()}
     except UnicodeDecodeError:

@@ -24,7 +24,7 @@ class CpeMessage(NamedTuple):
 
 
 def find_message(store: Store, id: str) -> CpeMessage | None:
-    """The message that CPE knows by this id; None if none was imported. Reads the imported conversations of CPE."""
+    """The message with this id in CPE; None if it was not imported. Reads the imported conversations of CPE."""
     if not _ID.fullmatch(id):
         return None
     for session in _imported(store):

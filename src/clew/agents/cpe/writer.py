@@ -62,7 +62,7 @@ class _Row(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """What becomes one message of CPE: all of a message of clew, or some of its blocks."""
+    """One message of CPE: a whole message of clew, or some of its blocks."""
 
     role: str
     failed: bool
@@ -72,7 +72,7 @@ class _Part(NamedTuple):
 def write_file(
     store: Store, path: str, sessions: Iterable[Session], *, damaged: list[str], progress: Progress | None = None
 ) -> int:
-    """Writes sessions, with branches and the traces of subagents, to a new file; returns how many there were.
+    """Writes sessions, with branches and the traces of subagents, to a new file; returns their number.
 
     Messages that cannot be read are left out, and added to `damaged`.
     """
@@ -92,7 +92,7 @@ def write_file(
 
 
 class _Tree:
-    """A session on its way into a file."""
+    """Writes the tree of one session."""
 
     def __init__(self, conn: sqlite3.Connection, store: Store, session: Session, damaged: list[str]) -> None:
         self._conn, self._store, self._session, self._damaged = conn, store, session, damaged
@@ -111,7 +111,7 @@ class _Tree:
             yield self._store.nodes.path(branch.head_id)
 
     def _write(self, node: Node, above: str | None) -> str | None:
-        """Writes a message unless it is there; returns the id of the last row that is above its children."""
+        """Writes a message unless it is written already; returns the id of the row that its children follow."""
         known = self._conn.execute("SELECT id FROM written WHERE node = ?", [node.id]).fetchone()
         if known is not None:
             return known[0] or above
@@ -211,7 +211,7 @@ class _Tree:
 
 
 def _opaque(block: Opaque, call: str | None) -> _Row:
-    """A block of a kind that clew does not know. If it came from CPE, it is as it was there."""
+    """A block of an unknown kind. A block that came from CPE is written unchanged."""
     data = block.data
     if isinstance(data, dict) and {*_OPAQUE} == {*data}:
         id, modality, mime, content, extra = (data[name] for name in _OPAQUE)

@@ -82,7 +82,7 @@ class SqlMaintenanceTx(Statements):
     def growth(self, ord: int) -> Growth:
         found = Growth._make(self._one("growth", ord))
         if not isinstance(found.last, int) or found.last >= 1 << 62:
-            raise Corrupted("a node", "its number in the commit order is not possible")
+            raise Corrupted("a node", "its number in the commit order is impossible")
         return found
 
     def ord_id(self, ord: int) -> bytes | None:

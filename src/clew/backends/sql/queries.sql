@@ -265,7 +265,7 @@ WHERE r.workspace = ? AND r.trashed_at IS NOT NULL AND (r.trashed_at, r.ref) < (
 ORDER BY r.trashed_at DESC, r.ref DESC LIMIT ?+0
 
 -- name: count_refs
--- All of them, without reading their rows; less those that have expired.
+-- Counts all from the index without reading rows, then subtracts those that have expired.
 SELECT (
     SELECT count(*) FROM refs r WHERE r.workspace = ?1 AND r.kind = ?2 AND r.trashed_at IS NULL
     AND (?5 IS NULL OR r.look = ?6) AND (?7 IS NULL OR EXISTS (SELECT 1 FROM labels WHERE look = ?8 AND ref = r.ref))

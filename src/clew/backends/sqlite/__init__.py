@@ -78,12 +78,12 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
         self._timeout = timeout
         super().__init__()
         self._readers = Readers(lambda: self._connect("ro"), path)
-        self._writer = Writer(path, lambda: self._connect("rw"), timeout)
-        self._opener = Opener(path, self._connect, self._readers, self._writer, timeout)
-        self._batches = Batches(self._writer, self._local, self.refresh_epoch)
+        self.writer = Writer(path, lambda: self._connect("rw"), timeout)
+        self._opener = Opener(path, self._connect, self._readers, self.writer, timeout)
+        self._batches = Batches(self.writer, self._local, self.refresh_epoch)
         self._committer = Committer(self._batches.transact)
         self._watching = Watching(self._make_listener, patience=timeout)
-        self._writer.on_commit = self._watching.notify_commit
+        self.writer.on_commit = self._watching.notify_commit
         try:
             with self._translate_errors():
                 if self.memory:
@@ -91,8 +91,8 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
                 else:
                     self._opener.open(check_older, create=create, network=network)
                 self.refresh_epoch()
-                self._writer.files = None if self.memory else OpenFiles(path, one_name=self._opener.one_name)
-                self._writer.store_id = self.read(lambda tx: tx.header("store_id"))
+                self.writer.files = None if self.memory else OpenFiles(path, one_name=self._opener.one_name)
+                self.writer.store_id = self.read(lambda tx: tx.header("store_id"))
             forked.register(self)
         except OSError as error:
             self.close()
@@ -116,11 +116,11 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
         if tx is not None:
             with self._translate_errors(ANY):
                 return work(tx)
-        if self._writer.alone is not None:
-            with self._writer.alone, self._translate_errors(ANY):
-                if self._writer.tx is None:
+        if self.writer.alone is not None:
+            with self.writer.alone, self._translate_errors(ANY):
+                if self.writer.tx is None:
                     raise Closed("the store is closed")
-                return work(self._writer.tx)
+                return work(self.writer.tx)
         tx = self._readers.take()
         try:
             if single:
@@ -166,19 +166,19 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
             return job.outcome()  # type: ignore[no-any-return]
         # No other writer is active: this is `Batches.transact` for one job, without the bookkeeping.
         try:
-            tx = self._writer.begin()
+            tx = self.writer.begin()
             try:
                 result = work(tx)
             except BaseException as error:
-                self._writer.give_up(tx, error)
+                self.writer.give_up(tx, error)
                 raise
-            self._writer.commit(tx)
+            self.writer.commit(tx)
             return result
         except sqlite3.Error as error:
-            if not self._writer.suspect:
+            if not self.writer.suspect:
                 raise translate(error, self.path) from error
             job = Job(work, settle)
-            self._writer.settle((job,), error)
+            self.writer.settle((job,), error)
             return job.outcome()  # type: ignore[no-any-return]
         except ODD as error:
             raise translate(error, self.path) from error
@@ -191,7 +191,7 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
 
     @property
     def extendable(self) -> int:
-        tx = self._writer.tx
+        tx = self.writer.tx
         return 0 if tx is None or self._local.tx is not None else tx.last_append[0]
 
     def extend(self, ref: int, seen: HeadState, move: Move, row: NodeRow) -> bool:
@@ -201,7 +201,7 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
         if not self._committer.take_lead():
             return False
         try:
-            return self._writer.extend(ref, seen, move, row)
+            return self.writer.extend(ref, seen, move, row)
         except sqlite3.Error as error:
             raise translate(error, self.path) from error
         finally:
@@ -220,29 +220,29 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
     def transaction(self) -> Iterator[None]:
         open_one = self._current_tx()
         if open_one is not None:
-            with self._writer.nested(open_one):
+            with self.writer.nested(open_one):
                 yield
             return
         self._forbid_reentry()
         self._committer.enter()
         try:
             with self._translate_errors():
-                tx = self._writer.begin()
-                while tx.current_epoch() != self._writer.epoch:  # nothing was prepared for the old epoch yet
-                    self._writer.undo(tx)
+                tx = self.writer.begin()
+                while tx.current_epoch() != self.writer.epoch:  # nothing was prepared for the old epoch yet
+                    self.writer.undo(tx)
                     self.refresh_epoch()
-                    tx = self._writer.begin()
+                    tx = self.writer.begin()
             self._local.tx, self._local.jobs, self._local.apart, self._local.frame = tx, [], True, None
             try:
                 yield
-                self._writer.ensure_open(tx)
+                self.writer.ensure_open(tx)
             except BaseException:
-                self._writer.undo(tx)
+                self.writer.undo(tx)
                 raise
             finally:
                 self._local.tx = None
             with self._translate_errors():
-                self._writer.commit(tx)
+                self.writer.commit(tx)
         finally:
             self._local.frame = None
             self._committer.leave()
@@ -253,12 +253,12 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
         with suppress(ReadOnly), self._translate_errors():  # another program has disabled WAL mode
             self._opener.create_or_migrate()
             self.refresh_epoch()
-            self._writer.files = OpenFiles(self.path, one_name=self._opener.one_name)
+            self.writer.files = OpenFiles(self.path, one_name=self._opener.one_name)
 
     def hurry(self) -> None:
         def work() -> None:
             self._timeout = min(self._timeout, CLOSE_TIMEOUT)
-            self._writer.hurry(self._timeout)
+            self.writer.hurry(self._timeout)
 
         if not self.memory and self._current_tx() is None:
             self._run_alone(work)
@@ -275,7 +275,7 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
             self._closed = True
             self._watching.close()
             self._readers.close()
-            self._writer.close()
+            self.writer.close()
         finally:
             self._committer.leave()
 
@@ -297,7 +297,7 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
             if frozen is None:
                 return ("wal",)
             with closing(frozen):
-                found = cleaner.look()  # this takes longest, and no writer waits for it
+                found = cleaner.look()  # the longest step; writers do not wait for it
                 left = self._run_alone(lambda: cleaner.clear(frozen, found))
             if not left:
                 cleaner.sync()
@@ -311,7 +311,7 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
         with loading:
             from clew.backends.sqlite.cleaning import Cleaner
 
-        return Cleaner(self._writer)
+        return Cleaner(self.writer)
 
     def _run_alone(self, work: Callable[[], T]) -> T:
         """Runs `work` while no other thread of this process writes."""
@@ -329,11 +329,11 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
             from clew.backends.sqlite.reader import FileReader
 
         self._current_tx()
-        if self._writer.alone is not None:
-            with self._writer.alone, self._translate_errors():
-                if self._writer.tx is None:
+        if self.writer.alone is not None:
+            with self.writer.alone, self._translate_errors():
+                if self.writer.tx is None:
                     raise Closed("the store is closed")
-                yield FileReader(self._writer.tx.conn, self.path)
+                yield FileReader(self.writer.tx.conn, self.path)
             return
         tx = self._readers.take()
         conn = tx.conn
@@ -361,7 +361,7 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
         """See `clew.backends.sqlite.forked.Holder`."""
         if self._closed or self.memory:
             return None, False, []
-        writer = None if self._writer.tx is None else self._writer.tx.conn
+        writer = None if self.writer.tx is None else self.writer.tx.conn
         at_work = self._committer.at_work or (writer is not None and writer.in_transaction)
         return writer, at_work, self._readers.idle()
 
@@ -378,7 +378,7 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
 
     def refresh_epoch(self) -> None:
         state = self.read(self._load_epoch)
-        self._writer.epoch = state.number
+        self.writer.epoch = state.number
 
     @contextmanager
     def _translate_errors(self, errors: tuple[type[Exception], ...] = DRIVER) -> Iterator[None]:

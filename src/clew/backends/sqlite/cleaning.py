@@ -1,8 +1,8 @@
 """Removes everything but live rows from a store's file and its write-ahead log.
 
 Finding stale bytes takes seconds in a large file, so writers do not wait for it: while the helper looks, a read
-transaction on an empty log keeps SQLite from writing to the file, and everything that others write is in the log. Then
-the helper clears, under the lock, the pages that it found and the pages that are in the log by then.
+transaction on an empty log keeps SQLite from writing to the file, so everything that others write goes to the log. Then
+the helper takes the lock and clears the pages that it found and the pages that are in the log by then.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ FEW = 200
 class Cleaner:
     """Cleans the file of one writer, in three steps: `freeze`, `look`, `clear`. Writers wait for all but `look`.
 
-    No other thread of this process writes during `freeze`, `clear` and `make_room`; the caller sees to that.
+    The caller makes sure that no other thread of this process writes during `freeze`, `clear` and `make_room`.
     """
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
 
     def freeze(self) -> sqlite3.Connection | None:
-        """Empties the log, and begins a read transaction that keeps the file as it is. None if a reader prevents it."""
+        """Empties the log, and begins a read transaction that freezes the file. None if a reader prevents it."""
         with self._writer.turn():
             try:
                 emptied = self._shorten()
@@ -53,11 +53,11 @@ class Cleaner:
             except BaseException:
                 conn.close()
                 raise
-            conn.close()  # another program has written, so the transaction reads the log and does not keep the file
+            conn.close()  # another program has written, so the transaction reads the log and does not freeze the file
             return None
 
     def look(self) -> Found:
-        """The pages with stale bytes, in a file that is kept as it is."""
+        """The pages with stale bytes. `freeze` keeps the file unchanged meanwhile."""
         return clean(self._writer.path, write=False).found
 
     def clear(self, frozen: sqlite3.Connection, found: Found) -> tuple[str, ...]:
@@ -84,7 +84,7 @@ class Cleaner:
         with self._writer.turn():
             self._writer.low_space = True
             self._writer.reserve.give()
-            with suppress(ClewError, sqlite3.Error):  # the space may be enough without it
+            with suppress(ClewError, sqlite3.Error):  # there may be enough space without it
                 self._shorten()
             self._writer.drop()
 

@@ -195,7 +195,7 @@ class FtsIndex:
                 tables = FtsTables(conn)
                 version = conn.execute("PRAGMA user_version").fetchone()[0]
                 if version != VERSION or tables.value("store_id") != self._store_id:
-                    return  # it is of another version or store; the next search replaces it
+                    return  # another version or store: the next search replaces it
                 for mode in MODES:
                     for where in differing(tables, mode):
                         yield Problem("search", where, f"the index has different words; {_REMEDY}")

@@ -179,10 +179,10 @@ class OpenFiles:
             file.st_nlink < 2
             and self._one_name
             and (file.st_dev, file.st_ino) == self._found[0]
-            and (changed == self._folder_time or self._look_up(changed))
+            and (changed == self._folder_time or self.look_up(changed))
         )
 
-    def _look_up(self, changed: int) -> bool:
+    def look_up(self, changed: int) -> bool:
         """`in_place` for the log and its index. Unless the time of the folder changes, no name in it does."""
         found = (_identity(self._log), _identity(self._index)) == self._found[1:]
         self._folder_time = settled_time(changed) if found else UNSETTLED

@@ -14,7 +14,7 @@ from clew.backends.sqlite.rows import SQLiteTx
 
 SHORTEST, USUAL, LONGEST = 0.02, 0.2, 1.0
 """Seconds between two polls: after a change, soon afterwards, and after `CALM` seconds without one. A poll takes about
-10 µs, and waking the thread for it more: a page that was left open all day must cost nothing."""
+10 µs, and waking the thread takes longer: a page that stays open all day must use almost no processor time."""
 CALM = 30.0
 
 

@@ -16,7 +16,7 @@ SHARE = 8
 """At most 1/SHARE of the free space is reserved: on a small disk, appends need it more. If there is plenty of space,
 at most 1/SHARE of the size of the store: a deletion needs less in a small store."""
 PLENTY = 1 << 30
-"""Free bytes of a disk that is far from full. The reserve grows when there are fewer."""
+"""A disk with this many free bytes is far from full. With fewer, the reserve is larger."""
 
 _ALONE = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 """Flags that refuse to follow links or to wait for pipes."""

@@ -38,7 +38,7 @@ PATIENCE = 5.0
 """Seconds to wait for SQLite's write lock."""
 
 Found = Mapping[int, tuple[str, list[tuple[int, int]]]]
-"""By page, its digest and its unused ranges that are not all zero. The digest is empty if nothing is known of it."""
+"""By page, its digest and its unused ranges that are not all zero. The digest is empty if it is unknown."""
 Report = dict[str, int | str | Found | None]
 
 
@@ -81,7 +81,7 @@ def sync(path: str) -> Report:
 
 
 def _report() -> Report:
-    """A report of nothing."""
+    """An empty report."""
     report: Report = dict.fromkeys(("pages", "dirty", "stale", "cleared", "freelist", "wal", "errno"), 0)
     return {**report, "error": None, "found": {}}
 

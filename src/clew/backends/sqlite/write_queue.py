@@ -82,7 +82,7 @@ class Turnstile:
         self._path = path
         self._fd = -1
         self._time = UNSETTLED
-        """`settled_time` of `_fd` when the path was last looked at."""
+        """`settled_time` of `_fd` when the path was last checked."""
         self._waiter: _Waiter | None = None
 
     def acquire(self, timeout: float) -> None:
@@ -99,7 +99,7 @@ class Turnstile:
     def _is_current(self) -> bool:
         """False if the lock file was deleted or replaced after it was opened."""
         mine = os.fstat(self._fd)
-        if mine.st_ctime_ns == self._time:  # it would change if the file were moved or deleted
+        if mine.st_ctime_ns == self._time:  # it changes if the file is moved or deleted
             return True
         self._time = settled_time(mine.st_ctime_ns)
         try:

@@ -29,7 +29,7 @@ class TranscriptImport:
         self._source = ClaudeCode()
 
     def take(self, path: str) -> list[str]:
-        """Imports what is new in a log; nothing if there is none. Invalid if nothing of it can be imported.
+        """Imports the new lines of a log; does nothing if it does not exist. Invalid if no line can be imported.
 
         Returns the lines that were skipped, with the reasons; each is named once.
         """

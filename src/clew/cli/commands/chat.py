@@ -33,6 +33,7 @@ from clew.cli.setup.find import find
 from clew.cli.setup.open_store import open_or_create, store_option
 from clew.providers.errors import ProviderError
 from clew.providers.registry import OFFLINE
+from clew.store.origin import origin_of
 from clew.store.parts import Parts
 
 if TYPE_CHECKING:
@@ -157,11 +158,24 @@ def _open_chat(start: _Start) -> Iterator[tuple[ChatSession, Interrupts, bool]]:
             session, at, fresh = (
                 (None, None, False) if start.new or start.incognito else _find_session(store, start.resume_id)
             )
-            chat_session = _start_chat(store, start, interrupts, session, at)
+            try:
+                chat_session = _start_chat(store, start, interrupts, session, at)
+            except clew.Invalid as error:
+                error.hint += _elsewhere(session)
+                raise
         try:
             yield chat_session, interrupts, fresh
         finally:
             chat_session.close()
+
+
+def _elsewhere(session: clew.Session | None) -> str:
+    """A sentence on how another tool continues a conversation that was imported from it; empty if none does."""
+    from clew.cli.output.origin import own_command, tool_title
+
+    origin = None if session is None else origin_of(session)
+    command = None if origin is None else own_command(origin)
+    return "" if origin is None or command is None else f" In {tool_title(origin.tool)}, use: {plain(command)}"
 
 
 def _start_chat(

@@ -36,7 +36,7 @@ LONGEST_PATH = 4096
 PATIENCE = 10.0
 """Seconds to wait for other writers if there is no time limit."""
 MOST_NAMED = 20
-"""Skipped lines of a transcript that are named."""
+"""Most skipped lines of a transcript that are listed."""
 PATHS = ("cwd", "transcript_path", "agent_transcript_path")
 EDITS = {"Edit": "file_path", "Write": "file_path", "MultiEdit": "file_path", "NotebookEdit": "notebook_path"}
 """Tools that change one file, each with the name of its path argument."""

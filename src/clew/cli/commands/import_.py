@@ -112,7 +112,7 @@ def import_(
 
 def _import_found(asked: _Asked, *, yes: bool) -> int:
     """Lists the histories on this machine, and imports those that were chosen; returns the exit code."""
-    from clew.cli.importing.found import choose, json_rows, looked_at, table, this_home
+    from clew.cli.importing.found import choose, json_rows, table, this_home
     from clew.sources.registry import sources
     from clew.sources.survey import survey
 
@@ -120,8 +120,7 @@ def _import_found(asked: _Asked, *, yes: bool) -> int:
     tried = tuple(sources()) if asked.only is None else (asked.only,)
     found = [] if yes else survey(home, only=asked.only)
     if not yes and not found:
-        where = looked_at([path for source in tried for path in source.discover(home)])
-        raise clew.NotFound("history", "on this machine", hint=f"Name a file or a folder. Looked at: {where}")
+        raise _no_history()
     if not yes and asked.form != "text":
         (out_json if asked.form == "json" else out_jsonl)(json_rows(found))
         return 0
@@ -139,6 +138,13 @@ def _import_found(asked: _Asked, *, yes: bool) -> int:
     return _import_sources(chosen, asked)
 
 
+def _no_history() -> clew.NotFound:
+    from clew.cli.importing.found import HISTORY
+
+    hint = "Name a file or a folder: clew import PATH. 'clew sources' lists where clew looks."
+    return clew.NotFound(HISTORY, "", hint=hint)
+
+
 def _import_sources(chosen: list[Source], asked: _Asked) -> int:
     from clew.cli.importing.found import this_home
     from clew.cli.importing.report import import_files
@@ -150,7 +156,7 @@ def _import_sources(chosen: list[Source], asked: _Asked) -> int:
         for source in chosen:
             found += _find(store, places(source, home), asked._replace(only=source))
         if not found:
-            raise clew.NotFound("history", "on this machine", hint="Name a file or a folder.")
+            raise _no_history()
         used = {one.source.name for one in found if one.source is not None}
         names = [source.title for source in chosen if source.name in used]
         return import_files(store, found, names, asked.form, dry_run=asked.dry_run, again=asked.again)

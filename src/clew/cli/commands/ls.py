@@ -134,7 +134,7 @@ def _empty_notice(wanted: Filter) -> str:
     advice = wanted.scope.advice("--title" if wanted.title is not None else None)
     if advice or wanted.cursor is not None:
         return f"No {what} found.{advice}"
-    return f"No {what} yet." if wanted.subagents else "No conversations yet. Start one with: clew chat"
+    return f"No {what} yet.{'' if wanted.subagents else ' Import some with: clew import   Start one with: clew chat'}"
 
 
 def _pages(store: clew.Store, wanted: Filter, rest: list[str | None], *, everything: bool) -> Iterator[clew.Session]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 NAMED = 10
-"""Conversations that are named before and after a redaction."""
+"""Most conversations that are listed before and after a redaction."""
 
 
 @click.command(

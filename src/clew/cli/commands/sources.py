@@ -31,7 +31,10 @@ class _Imported(NamedTuple):
 @json_options
 @store_option
 def sources(name: str | None, form: Form) -> None:
-    """List the formats that 'clew import' reads: where each is looked for, what is there, what was imported when."""
+    """List the formats that 'clew import' reads: where each is looked for, what is there, what was imported when.
+
+    Formats of which clew found files come first.
+    """
     from clew.cli.importing.found import this_home
     from clew.sources.contract import Home
     from clew.sources.registry import find, places, source_named
@@ -39,7 +42,10 @@ def sources(name: str | None, form: Form) -> None:
 
     home, imported = this_home(), _imported()
     rows: list[dict[str, Any]] = []
-    for source in all_sources() if name is None else (source_named(name),):
+    found: list[str] = []
+    missing: list[str] = []
+    by_title = sorted(all_sources(), key=lambda source: source.title.casefold())
+    for source in by_title if name is None else (source_named(name),):
         looked = {system: list(source.discover(Home(_HOMES[system], {}, system))) for system in SYSTEMS}
         files = [one.item for one in find(places(source, home), only=source) if one.source is not None]
         done = imported.get(source.name)
@@ -49,9 +55,10 @@ def sources(name: str | None, form: Form) -> None:
             "deletes_after": source.deletes_after, "imported_files": 0 if done is None else done.files,
             "imported_at": None if done is None else iso(done.last),
         })  # fmt: skip
-        if form == "text":
-            out_lines(_lines(source, looked, files=len(files), done=done), paged=False)
-    if form == "json":
+        (found if files else missing).extend(_lines(source, looked, files=len(files), done=done))
+    if form == "text":
+        out_lines([*found, *missing], paged=False)
+    elif form == "json":
         out_json(rows)
     elif form == "jsonl":
         out_jsonl(rows)

@@ -29,6 +29,10 @@ SPACE = 1.3
 """Bytes that a store takes for each byte of a history, as seen with logs of Claude Code."""
 
 
+HISTORY = "history of another tool"
+"""What is not found if no other tool was used here."""
+
+
 def this_home() -> Home:
     """The machine that clew runs on, for sources."""
     return Home(os.path.expanduser("~"), os.environ, sys.platform)
@@ -95,9 +99,9 @@ def looked_at(paths: Sequence[str]) -> str:
 
 
 def choose(found: Sequence[History]) -> list[History]:
-    """Asks which histories to import; none of them is an answer, too.
+    """Asks which histories to import; the user may choose none.
 
-    If the context offers the web page, there is one more answer: all of them, and then the page.
+    If the context offers the web page, the user may also choose all histories and then the page.
     """
     total = sum(one.size for one in found)
     warn(f"The store needs about {size(round(total * SPACE))} for all of them.")

@@ -97,8 +97,8 @@ def _tell(done: list[FileOutcome], run: str | None, *, dry_run: bool) -> None:
     verb = "would be imported" if dry_run else "imported"
     line = f"{many(new, 'new message')} in {many(conversations, 'conversation')} {verb}"
     if counts["unchanged"]:
-        line += f"; {many(counts['unchanged'], 'file')} unchanged"
-    if not conversations and not counts["unchanged"]:
+        line = f"{line if conversations else 'Nothing new'}; {many(counts['unchanged'], 'file')} unchanged"
+    elif not conversations:
         line = "Nothing was imported"
         if counts["empty"]:
             line += f": {many(counts['empty'], 'empty file')}"

@@ -12,7 +12,7 @@ import click
 
 import clew
 from clew.cli.commands.serve import has_page, serve
-from clew.cli.importing.found import CHOSEN, PAGE
+from clew.cli.importing.found import CHOSEN, HISTORY, PAGE
 from clew.cli.importing.listing import show_looked_at
 from clew.cli.output.text import bold, dim, note, out
 from clew.cli.setup.installation import local_model, missing_sdks
@@ -31,9 +31,9 @@ ELSE = (
 
 
 def welcome(ctx: click.Context) -> bool:
-    """Greets somebody whose store is empty; True if there are conversations to choose from now.
+    """Greets a user whose store is empty; True if there are conversations to choose from now.
 
-    If the web page was chosen, it is shown first, and there is nothing more to choose.
+    If the user chose the web page, shows it and returns False.
     """
     out(f"{bold('clew')} {ABOUT[0]}")
     out(ABOUT[1])
@@ -43,7 +43,7 @@ def welcome(ctx: click.Context) -> bool:
     try:
         imported = _import(ctx)
     except clew.NotFound as error:
-        if error.what != "history":
+        if error.what != HISTORY:
             raise
         return _nothing_found(ctx)
     _what_else()

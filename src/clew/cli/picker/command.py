@@ -69,8 +69,7 @@ class OwnCommand(NamedTuple):
     cwd: str | None
 
     def __str__(self) -> str:
-        there = self.cwd is not None and self.cwd != os.getcwd() and os.path.isdir(self.cwd)
-        return f"cd {shlex.quote(self.cwd or '')} && {self.command}" if there else self.command
+        return _in_directory(self.cwd, self.command)
 
 
 def _own_command(session: clew.Session) -> OwnCommand | None:
@@ -102,8 +101,13 @@ def _run(theirs: OwnCommand) -> int:
 def resume_command(session: clew.Session) -> str:
     """The command line that resumes a session from the current directory."""
     words = ["clew", *_store(), "chat", "-c", session.handle]
-    here = session.cwd is None or session.cwd == os.getcwd()
-    return shlex.join(words) if here else f"cd {shlex.quote(session.cwd or '')} && {shlex.join(words)}"
+    return _in_directory(session.cwd, shlex.join(words))
+
+
+def _in_directory(cwd: str | None, command: str) -> str:
+    """A command line that changes to a directory first, unless it is the current one or does not exist here."""
+    there = cwd is not None and cwd != os.getcwd() and os.path.isdir(cwd)
+    return f"cd {shlex.quote(cwd or '')} && {command}" if there else command
 
 
 def _store() -> Iterator[str]:

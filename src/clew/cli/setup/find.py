@@ -61,7 +61,8 @@ def find_session(store: clew.Store, typed: str | None) -> clew.Session:
         try:
             return store.sessions.latest(os.getcwd())
         except NotFound:
-            raise NotFound("conversation of this directory", "", hint="Name one; 'clew ls' lists them.") from None
+            hint = "Name one: 'clew ls' lists them, and @last is the latest of all directories."
+            raise NotFound("conversation of this directory", "", hint=hint) from None
     typed = click.get_current_context().meta.get(NAMES, {}).get(typed, typed)
     with suppress(NotFound):
         return store.sessions.get(typed)
@@ -70,7 +71,7 @@ def find_session(store: clew.Store, typed: str | None) -> clew.Session:
 
 
 def find_message(store: clew.Store, typed: str) -> clew.Node:
-    """The message that is meant. NotFound, Ambiguous."""
+    """The message with this id, handle or CPE id. NotFound, Ambiguous."""
     typed = click.get_current_context().meta.get(NAMES, {}).get(typed, typed)
     try:
         return store.nodes.get(typed)[0]
@@ -136,7 +137,7 @@ def _search(store: clew.Store, typed: str, what: str) -> clew.Session:
 
 
 def _message_of_cpe(store: clew.Store, typed: str) -> CpeMessage | None:
-    """The imported message that CPE knows by this id."""
+    """The imported message with this id in CPE."""
     if not _CPE_ID.fullmatch(typed):
         return None
     from clew.agents.cpe.names import find_message

@@ -22,7 +22,7 @@ def install_command(extra: str, prefix: str = sys.prefix, base: str = sys.base_p
     if "pipx" in parts and "venvs" in parts:
         return shlex.join(["pipx", "inject", parts[-1], *needed])
     if "uv" in parts and "tools" in parts:
-        clew, *others = _uv_requirements(prefix)  # those added before would be removed if they were not named again
+        clew, *others = _uv_requirements(prefix)  # uv removes packages that are not named again
         added = [word for one in dict.fromkeys((*others, *needed)) for word in ("--with", one)]
         return shlex.join(["uv", "tool", "install", *added, clew])
     if prefix == base:

@@ -32,7 +32,7 @@ PLAIN_HEAD = 6
 plain_head = Struct(">BIB").pack
 """Packs them."""
 plain_context = Struct(f"<q16s16sq{FACTS_SIZE}sB").pack
-"""Packs what the checksum of a plain neutral message covers before its JSON: `node_place`, facts, the same tag."""
+"""Packs the input of a plain neutral message's checksum before its JSON: `node_place`, facts, the same tag."""
 pack_facts = _FACTS.pack
 """Packs a node's `Facts`."""
 node_place = _PLACE.pack
@@ -43,7 +43,7 @@ move_fields = Struct("<16sqq16sqqq").pack
 version, active_at, rank."""
 _REF = Struct("<6q").pack
 plain_ref = Struct("<6q16s").pack
-"""Packs what `ref_context` has after workspace and kind: owner, tree, created_at, trashed_at, expires_at, hold, key."""
+"""Packs the end of `ref_context`: owner, tree, created_at, trashed_at, expires_at, hold, key."""
 _INTS = {count: Struct(f"<{count}q").pack for count in (2, 6, 8)}
 
 
@@ -212,7 +212,7 @@ def ref_context(ref: RefRow) -> bytes:
     """The context of a ref's data: all columns that change only together with the data."""
     _, workspace, kind, key, owner, tree, _, _, _, created_at, _, _, trashed_at, expires_at, hold, look, _, _, _ = ref
     numbers = _REF(
-        -1 if owner is None else _int(owner),  # a call for each NULL would take as long as packing all of them
+        -1 if owner is None else _int(owner),  # inline, because calls would take as long as the packing
         _int(tree),
         created_at,
         -1 if trashed_at is None else _int(trashed_at),

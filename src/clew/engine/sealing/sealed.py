@@ -67,7 +67,7 @@ class SealedBox:
         try:
             found = self._ciphers.get(envelope[: 1 + _ID])
             if found is None:
-                # Unsealing begins with the bodies: asked now, because it may have begun since the run's key was read.
+                # Checked now, because an unsealing may have begun, with the bodies, since the run's key was read.
                 if envelope[:1] == b"\x01" and self._may_be_plain():
                     return self._plain.open(envelope, context)
                 return None
@@ -140,7 +140,7 @@ class SealedSeal:
         self.load(secrets)
 
     def load(self, secrets: Secrets) -> None:
-        """Uses these secrets from now on, unless another thread has loaded newer ones since they were read."""
+        """Uses these secrets from now on, unless another thread has loaded newer ones."""
         with self._loading:
             if secrets.change >= self.secrets.change:
                 self._load(secrets)
@@ -159,7 +159,7 @@ class SealedSeal:
         self._boxes: dict[tuple[bytes, bytes], Box] = {}
 
     def load_unsealed(self, tx: Tx, path: str) -> None:
-        """Continues without keys after another process has unsealed the store, and signed that with one of them.
+        """Continues without keys after another process has unsealed the store, and has signed that with a known key.
 
         Conflict if another key signed it: the key may have been rotated before, or the header was tampered with.
         Corrupted if nothing signed it.
@@ -184,7 +184,7 @@ class SealedSeal:
     def box(self, wrapped: bytes | None, owner: bytes) -> Box:
         if wrapped is None:
             return self._open_plain() if self._may_be_plain() else NO_BOX
-        boxes = self._boxes  # a box of these secrets must not be found after another thread has loaded newer ones
+        boxes = self._boxes  # another thread may load newer secrets; its cache must not get a box of these
         box = boxes.get((wrapped, owner))
         if box is None:
             keys = self._unwrap(wrapped, owner)

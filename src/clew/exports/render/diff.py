@@ -14,7 +14,7 @@ MOST = 2_000
 COMPARED = 4_000
 """Lines of the larger text up to which two texts are compared; beyond that all lines count as replaced."""
 READ = 50_000
-"""Lines of a text that are looked at."""
+"""Most lines of a text that are compared."""
 _PATCHED = re.compile(r"\*\*\* (?:Update|Add|Delete) File: (.+)")
 _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 

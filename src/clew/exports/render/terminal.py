@@ -26,7 +26,7 @@ def terminal(text: str) -> str:
 
 
 def _last_written(line: str) -> str:
-    """What a progress bar has not overwritten or erased. A longer text stays, and the control character is visible."""
+    """The text that a progress bar leaves on a line. Longer text that it did not erase stays before it."""
     kept, width = [""], 0
     for part in line.rstrip("\r").split("\r"):
         if len(part) >= width or part.startswith(_ERASE) or kept[-1].endswith(_ERASE):

@@ -166,7 +166,7 @@ def _agent(one: ShownCall) -> str:
 
 
 def _web(call: ToolCall, result: ToolResult | None, media: Callable[[Media], str]) -> str:
-    """A page or a search: its address as a link that says where it leads, and what came back as a text."""
+    """A page or a search: its address as a link that shows its target, and the result as text."""
     address = _text(call.arguments, ("url", "uri")) or ""
     is_link = address.startswith(("http://", "https://")) and not re.search(r"[\s<>]", address)
     asked = "\n\n".join(

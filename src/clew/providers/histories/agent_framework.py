@@ -19,7 +19,7 @@ from clew.providers.json_values import (
 
 
 def blocks(data: Json) -> Iterator[Block]:
-    """One block for each content; what a message cost is none."""
+    """One block for each content except usage."""
     for part in as_list(data.get("contents")):
         kind = as_word(part.get("type"))
         if kind == "function_call":

@@ -10,7 +10,7 @@ from clew.providers.json_values import Json, as_dict, as_text
 
 
 def role(data: Json) -> str:
-    """The user's, or an agent's, whatever its name. An event without content is the system's."""
+    """The role: `user`, `assistant` for every agent, or `system` for an event without content."""
     if not as_dict(data.get("content")).get("parts") and as_text(data.get("error_message")) is None:
         return "system"
     return "user" if data.get("author") == "user" else "assistant"

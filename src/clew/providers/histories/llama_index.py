@@ -28,7 +28,7 @@ _FILES = {
 
 
 def role(data: Json) -> str:
-    """The role of a message; `chatbot` and `model` are names of the assistant's."""
+    """The role of a message; `chatbot` means the assistant."""
     name = as_word(data.get("role"))
     return "assistant" if name == "chatbot" else name
 

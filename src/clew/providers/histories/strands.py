@@ -20,7 +20,7 @@ def blocks(data: Json) -> Iterator[Block]:
 
 
 def _message(data: Json) -> Json:
-    """The message of a record; if a guardrail replaced it, what it was replaced by."""
+    """The message of a record; the new one if a guardrail replaced it."""
     return as_dict(data.get("redact_message")) or as_dict(data.get("message")) or data
 
 

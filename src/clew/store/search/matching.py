@@ -37,7 +37,7 @@ class IndexMatch(NamedTuple):
 
 
 class Query(NamedTuple):
-    """What to find. All terms must match."""
+    """A query. All terms must match."""
 
     mode: Mode
     terms: list[Term]
@@ -48,7 +48,7 @@ class Query(NamedTuple):
 
 
 class _Statement(NamedTuple):
-    """A part of the SQL for one part of the index, in which {0} is its table; and its values."""
+    """SQL for one part of the index, with {0} for its table, and its values."""
 
     score: str
     where: str

@@ -65,7 +65,7 @@ class ServerIndex:
         return True
 
     def refill(self) -> None:
-        """Does nothing: nothing else was removed with the words."""
+        """Does nothing: only the words of deleted messages were removed."""
 
     def remove(self) -> None:
         """Deletes all words of every workspace that this user can access."""

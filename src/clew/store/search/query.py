@@ -101,7 +101,7 @@ class Search:
             return self.index.shred()
 
     def refill(self) -> None:
-        """Indexes again what `forget` removed with the words of deleted messages: see `Index.refill`."""
+        """Indexes the messages again that `forget` removed along with deleted ones: see `Index.refill`."""
         with self._lock:
             self.index.refill()
 
@@ -201,7 +201,7 @@ class Search:
                     continue
                 shown = words.excerpt(text, terms, CONTEXT) if mode == "words" else _excerpt(text, terms)
                 hits.append(Hit(self, node, *shown, match.score))
-            size *= 2  # what is not visible may be much
+            size *= 2  # many matches may be invisible
         return hits[:limit]
 
     def _spans(self, session: Session | str) -> list[tuple[int, int]]:

@@ -108,7 +108,7 @@ def check_quarantine(found: Findings) -> None:
 
 
 def check_forgotten(found: Findings) -> None:
-    """Positions of deleted nodes are not used again. A range of none, after a redaction, is no deletion."""
+    """Positions of deleted nodes are not used again. An empty range comes from a redaction, not a deletion."""
     for number, row in found.scan(FORGOTTEN):
         if row is None:
             continue

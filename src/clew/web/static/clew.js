@@ -32,7 +32,7 @@ export async function send(path, values = {}) {
   return body;
 }
 
-// A question in a dialog. Gives the values of its fields, or null if it was cancelled.
+// A question in a dialog. Returns the values of its fields, or null if it was cancelled.
 export function ask(title, content, button) {
   const dialog = $("#ask"), form = $("form", dialog);
   $("#ask-h").textContent = title;
@@ -75,7 +75,7 @@ export async function copyFrom(path, what) {
   if (answer?.ok) await copyText(await answer.text(), what); else say("The server does not answer.");
 }
 
-// -- results in a list below a field, while words are typed. `find` gives links, and a line for the count.
+// -- results in a list below a field, while the user types. `find` returns links, and a line for the count.
 export function suggest(input, box, list, count, find) {
   input.setAttribute("role", "combobox");
   input.setAttribute("aria-controls", list.id);
@@ -250,7 +250,7 @@ typing();
 resultsPage();
 palette();
 
-// A store that was unlocked here locks after a while: then nothing of it stays on the screen.
+// A store that was unlocked here locks after a while. Then the page reloads, which removes its content.
 async function watchLock() {
   const answer = await fetch("/state.json").catch(() => null);
   const left = answer?.ok ? (await answer.json()).locks_in : null;

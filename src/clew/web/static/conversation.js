@@ -42,7 +42,7 @@ async function addWindow(from, to, place) {
   thin(made);
   marks();
 }
-// Keeps the page small: windows far from `near` give up their articles, not their height.
+// Keeps the page small: windows far from `near` lose their articles, but keep their height.
 function thin(near) {
   const all = windows();
   let count = messages().length;
@@ -98,7 +98,7 @@ const sentinel = new IntersectionObserver((seen) => {
     else if (scrolledUp) more(-1);
   }
 }, { rootMargin: "900px" });
-// Earlier messages come in only once the reader scrolls up: a page that opens at a message must not move.
+// Earlier messages are loaded only once the reader scrolls up: a page that opens at a message must not move.
 let scrolledUp = false, lastY = scrollY;
 addEventListener("scroll", () => {
   if (scrollY < lastY - 4 && !scrolledUp) { scrolledUp = true; const nav = $(".talk > .pager:has([rel=prev])"); if (nav) { sentinel.unobserve(nav); sentinel.observe(nav); } }

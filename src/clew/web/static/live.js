@@ -12,7 +12,7 @@ if (conv) {
     bar.hidden = fresh === 0 && !moved && !gone;
     count.textContent = gone ? "This conversation was deleted. All conversations" : moved ? "The conversation changed. Go to its end" : fresh === 1 ? "1 new message" : `${fresh} new messages`;
   };
-  // Adds the messages after number `last`, each once, and renews those before; gives the first new one.
+  // Adds the messages after number `last`, each once, and updates those before; returns the first new one.
   const bringIn = (parts, last) => {
     const place = document.querySelector("#messages > .window:last-child");
     let before = [], first = null;
@@ -62,7 +62,7 @@ if (conv) {
     if (moved) { link.href = `${base}/m/${after}`; return; }
     if (loadedTo() < last) { link.href = `${base}?from=${Math.floor(last / size) * size + 1}#m${last + 1}`; return; }
     event.preventDefault();
-    // A call without a result may have got it: its message is read again.
+    // A call without a result may have one now: its message is read again.
     const waiting = [...document.querySelectorAll("#messages .msg")].slice(-20).find((m) => m.querySelector(".call > summary > .i-stop"));
     const from = waiting ? Number(waiting.id.slice(1)) : last + 1, to = Math.min(newest, from + batch - 1);
     const answer = await fetch(`${base}/messages?from=${from}&to=${to}`).catch(() => null);

@@ -1,4 +1,4 @@
-// Runs before the page is drawn: the chosen theme without a flash of the other one. Nothing else is kept in the browser.
+// Runs before the page is drawn, so that the other theme does not flash. Nothing else is stored in the browser.
 document.documentElement.classList.add("js");
 try {
   const theme = localStorage.getItem("clew-theme");
