@@ -14,7 +14,7 @@ from clew.agents import Mirror
 from clew.agents.mirror_thread import Updates
 from clew.agents.store import store_of
 from clew.base import files
-from clew.errors import Invalid
+from clew.errors import Invalid, Unavailable
 from tests.agents.conftest import place
 from tests.agents.test_mirror import true_to, words_in
 from tests.reliability.tools import output, python
@@ -63,9 +63,10 @@ def test_a_transaction_is_followed(mirrored: agents.SessionStore, root: Path, be
         with store_of(mirrored).transaction():
             second.append_and_save(clew.user("two"))
         if beside:
-            other = threading.Thread(target=lambda: (mirror.soon(second.id), mirror.error))
+            other = threading.Thread(target=mirror.soon, args=(second.id,))
             other.start()
             other.join()
+            mirror._updates.wait()
     assert mirror.error is None  # so the files are current
     assert (place(mirrored, first) / "messages.jsonl").read_bytes().count(b"\n") == 1
     true_to(mirrored, root)
@@ -102,6 +103,24 @@ def test_an_error_is_kept() -> None:
         updates.run()
     fail.clear()
     updates.run()
+    assert updates.error is None
+
+
+def test_any_error_is_kept() -> None:
+    """After an interrupt or an unforeseen error, too, the mirror does not count as current."""
+    updates, fail = Updates(), [True]
+
+    def step(name: str) -> None:
+        if fail:
+            raise ZeroDivisionError
+
+    with updates.running:  # the thread waits
+        updates.add((step, "x"))
+        with pytest.raises(ZeroDivisionError):
+            updates.run()
+        assert isinstance(updates.error, Unavailable)
+        fail.clear()
+    updates.wait()
     assert updates.error is None
 
 

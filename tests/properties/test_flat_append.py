@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -68,7 +69,7 @@ class Pair:
     def text(self) -> str:
         return f"message zq{canary(self.random)[2:]}"
 
-    def append(self, session: clew.Session | None = None, **how: str) -> None:
+    def append(self, session: clew.Session | None = None, **how: Any) -> None:
         text = self.text()
         self.said.append(((session or self.session()).append(clew.user(text), **how).id, text))
 
@@ -102,6 +103,7 @@ class Pair:
         session = self.session()
         for _ in range(self.random.randint(1, 5)):
             self.append(session)
+        assert self.any_store.sessions.list(limit=1).items[0].id == self.now  # it was active last
 
     def do_repeat(self) -> None:
         self.append(id=ids.text(ids.new_id()))
@@ -269,7 +271,7 @@ def fail_next_commit(store: clew.Store, error: BaseException, *, stored: bool) -
     """Makes the next commit of a store raise, after it is stored or instead."""
     backend = Parts.of(store).engine.backend
     assert isinstance(backend, SQLiteBackend)
-    tx = backend._writer.tx
+    tx = backend.writer.tx
     assert tx is not None
     run = tx.run_sql
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from clew.errors import ClewError
+from clew.errors import ClewError, Unavailable
 
 Task = tuple[Callable[[str], None], str]
 """A function, and the name of what it updates."""
@@ -65,7 +65,8 @@ class Updates:
                 except BaseException as error:
                     with self._changed:
                         self._due[task] = None
-                        self.error = error if isinstance(error, ClewError) else self.error
+                        why = f"the mirror could not be updated: {type(error).__name__}"
+                        self.error = error if isinstance(error, ClewError) else Unavailable(why)
                     raise
 
     def clear(self) -> None:
