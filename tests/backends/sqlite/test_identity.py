@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -81,3 +82,20 @@ def opened_in(folder: Path) -> list[str]:
         with suppress(OSError):  # the one that lists them
             found.append(os.readlink(f"/proc/self/fd/{fd}"))
     return [one for one in found if one.startswith(str(folder))]
+
+
+def test_a_file_that_another_process_creates_meanwhile(tmp_path: Path) -> None:
+    """A path that does not exist when it is looked at is a valid one, also if the file is there a moment later."""
+    path, real = tmp_path / "s.db", os.stat
+
+    def stat(name: Any, *more: Any, **options: Any) -> os.stat_result:
+        if os.fspath(name) != str(path) or path in created:
+            return real(name, *more, **options)
+        created.append(path)
+        with open(path, "xb"):
+            raise FileNotFoundError(str(path))
+
+    created: list[Path] = []
+    with patch.object(os, "stat", stat):
+        assert identity.resolve(str(path)) == str(path)
+    assert path.exists()

@@ -44,9 +44,13 @@ def resolve(path: str) -> str:
     """The absolute path of a file, without links. Invalid if it refers to another file than `path`."""
     resolved = os.path.realpath(path)
     try:
-        same = os.path.samestat(os.stat(path), os.stat(resolved))
+        found = os.stat(path)
     except OSError:  # it does not exist yet, or opening it raises a better error
-        same = not os.path.exists(path)
+        return resolved
+    try:
+        same = os.path.samestat(found, os.stat(resolved))
+    except OSError:
+        same = False
     if not same:
         raise Invalid(f"{path} does not have a path of its own", hint="Use the regular path of the file.")
     return resolved
