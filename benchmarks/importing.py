@@ -40,14 +40,15 @@ print(time.perf_counter() - began[0], time.process_time() - began[1], 0)
 """Each line parsed by msgspec, and inserted by bare sqlite3."""
 
 _IMPORT = """
-import resource, sys, time, clew
+import sys, time, clew
 from clew.sources import find, run
 with clew.open(sys.argv[2]) as store:
     began = time.perf_counter(), time.process_time()
     for outcome in run(store, find([sys.argv[1]])):
         assert outcome.state == "imported", outcome
     took = time.perf_counter() - began[0], time.process_time() - began[1]
-print(*took, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000)
+with open("/proc/self/status") as file:  # `getrusage` would include the memory of the process that started this one
+    print(*took, next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) / 1000)
 """
 
 

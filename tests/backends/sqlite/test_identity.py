@@ -27,7 +27,7 @@ def looked_up() -> Iterator[list[int]]:
         found.append(changed)
         return real(self, changed)
 
-    with patch.object(OpenFiles, "look_up", look_up), patch.object(identity, "ROUNDING", 0):
+    with patch.multiple(identity, ROUNDING=0, FINE_ROUNDING=0), patch.object(OpenFiles, "look_up", look_up):
         yield found
 
 
@@ -37,6 +37,9 @@ def test_a_recent_time_is_not_settled() -> None:
     assert settled_time(now) == UNSETTLED
     assert settled_time(now + 10**12) == UNSETTLED
     assert settled_time(now - 10**10) == now - 10**10
+    second = now - now % 10**6 - 10**9  # whole milliseconds: the file system may round by two seconds
+    assert settled_time(second) == UNSETTLED
+    assert settled_time(second + 1) == second + 1
 
 
 @pytest.mark.parametrize("end", ["", "-wal", "-shm", "-lock"])

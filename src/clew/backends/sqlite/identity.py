@@ -21,7 +21,9 @@ from clew.errors import ClewError, Invalid, ReadOnly, Unavailable
 PATIENCE = 5.0
 """Seconds to wait for a program that is closing the file, before the file counts as open under another name."""
 ROUNDING = 3_000_000_000
-"""Nanoseconds: more than any file system rounds times by. Most round to milliseconds, FAT to two seconds."""
+"""Nanoseconds: more than any file system rounds times by. FAT rounds to two seconds."""
+FINE_ROUNDING = 100_000_000
+"""Nanoseconds: the same for file systems whose times are not whole milliseconds. They have the tick of the system."""
 UNSETTLED = -1
 """Equals no time."""
 _LOCK_BYTES = (0x40000000, 512)
@@ -154,7 +156,8 @@ def _lock_elsewhere(path: str, otherwise: bool) -> bool:
 
 def settled_time(changed: int) -> int:
     """The ctime of a file or folder, if every later change gives it another one; otherwise UNSETTLED."""
-    return changed if time.time_ns() - changed > ROUNDING else UNSETTLED
+    rounding = FINE_ROUNDING if changed % 1_000_000 else ROUNDING
+    return changed if time.time_ns() - changed > rounding else UNSETTLED
 
 
 class OpenFiles:
