@@ -66,7 +66,7 @@ def test_a_transaction_is_followed(mirrored: agents.SessionStore, root: Path, be
             other = threading.Thread(target=mirror.soon, args=(second.id,))
             other.start()
             other.join()
-            mirror._updates.wait()
+            mirror.updates.wait()
     assert mirror.error is None  # so the files are current
     assert (place(mirrored, first) / "messages.jsonl").read_bytes().count(b"\n") == 1
     true_to(mirrored, root)

@@ -96,7 +96,7 @@ class Mirror:
         self._store = store
         self._clear = clear
         self._patience = patience
-        self._updates = Updates()
+        self.updates = Updates()
         self._check_allowed()
         self._make()
 
@@ -111,7 +111,7 @@ class Mirror:
     def error(self) -> ClewError | None:
         """Why the mirror is behind the store; None if it is current. Waits for earlier updates."""
         self._wait()
-        return self._updates.error
+        return self.updates.error
 
     def soon(self, session_id: str) -> None:
         """Updates a session's files on another thread, after this thread's current transaction if there is one.
@@ -131,7 +131,7 @@ class Mirror:
         if not os.path.isdir(self.root):
             self._make()
             self.rebuild()
-        self._updates.run()
+        self.updates.run()
 
     def sync(self, session_id: str) -> None:
         """Updates a session's files, or removes them if the session is gone. Durable when this returns."""
@@ -155,7 +155,7 @@ class Mirror:
             remembered = projects(Parts.of(self._store).engine, Parts.of(self._store).refs)
             for project in remembered:
                 self._remember(project)
-            self._updates.clear()
+            self.updates.clear()
         return MirrorReport(len(written) - len(failures), len(remembered), len(gone), tuple(failures))
 
     def size(self, session_ids: Iterable[str]) -> int:
@@ -190,12 +190,12 @@ class Mirror:
 
     def _later(self, step: Callable[[str], None], name: str) -> None:
         task = step, name
-        Parts.of(self._store).engine.rollback_steps.after(task, lambda: self._updates.add(task))
+        Parts.of(self._store).engine.rollback_steps.after(task, lambda: self.updates.add(task))
 
     def _wait(self) -> None:
         with suppress(Closed):
             if not self._in_transaction():  # the thread may be waiting for its end
-                self._updates.wait()
+                self.updates.wait()
 
     def _in_transaction(self) -> bool:
         return Parts.of(self._store).engine.backend.in_transaction()
@@ -203,7 +203,7 @@ class Mirror:
     @contextmanager
     def _lock(self) -> Iterator[None]:
         self._check_allowed()
-        if not self._updates.running.acquire(timeout=self._patience):
+        if not self.updates.running.acquire(timeout=self._patience):
             raise Unavailable(
                 f"another thread has been updating {self.root} for {self._patience:g} s", hint="Wait for it."
             )
@@ -211,7 +211,7 @@ class Mirror:
             with self._translate_errors(self.root), files.lock(os.path.join(self.root, LOCK), self._patience):
                 yield
         finally:
-            self._updates.running.release()
+            self.updates.running.release()
 
     @contextmanager
     def _translate_errors(self, path: str) -> Iterator[None]:
