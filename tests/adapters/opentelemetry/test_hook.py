@@ -153,7 +153,7 @@ def test_a_sealed_store_by_environment(tmp_path):
 
 
 def test_a_store_that_is_gone(tmp_path):
-    """A program whose calls cannot be stored, or without a store, runs all the same, and is told why."""
+    """If calls cannot be stored, or the store cannot be opened, the program runs on and stderr says why."""
     assert "not stored" in run(tmp_path, CLEW_DB=str(tmp_path / "missing" / "c.db")).stderr
     assert "Set CLEW_DB" in run(tmp_path).stderr
 
