@@ -12,33 +12,33 @@ WORKERS ?= 3
 # Tests commit thousands of times, and would wait for the disk: their stores are in memory where it has 4 GB to spare.
 # What a power cut would leave is replayed from the calls that were made; no test needs a disk for that.
 MEMORY := $(shell test -w /dev/shm && df -Pk /dev/shm | awk 'NR == 2 && $$4 > 4000000 { print "/dev/shm" }')
-test test-full test-adapters soak: export TMPDIR := $(or $(TMPDIR),$(MEMORY),/tmp)
+test test-full test-adapters coverage soak: export TMPDIR := $(or $(TMPDIR),$(MEMORY),/tmp)
 
-# On CI, tests that fail are run once more, and must pass then: a busy machine may fail a test that waits.
-again = $(1) $(if $(CI),|| $(1) --last-failed --last-failed-no-failures none)
+# On CI, up to three tests that fail are run once more, and named: a busy machine may fail a test that waits.
+pytest := $(if $(CI),tools/repeat.py,-m pytest)
 
 # Folders of tests/adapters whose framework is not in .venv.
 ADAPTERS := langgraph openai_agents claude litellm google_adk strands agent_framework llama_index chainlit
 TEST_ADAPTERS := $(ADAPTERS:%=test-adapter-%)
 
-.PHONY: $(TEST_ADAPTERS) run test test-full test-adapters adapter-table test-all check bench soak fix dist clean
+.PHONY: $(TEST_ADAPTERS) run test test-full test-adapters adapter-table test-all check coverage bench soak fix dist clean
 
 run: $(VENV)/.run
 	@if [ -t 0 ] && [ -t 1 ]; then $(BIN)/clew; else $(BIN)/clew tour; fi
 	@command -v clew > /dev/null || echo "clew is not on your PATH. In this folder, run $(BIN)/clew."
 
 test: $(VENV)/.dev
-	$(call again,$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=20 -m "not soak and not full")
+	$(BIN)/python $(pytest) -n $(WORKERS) --dist worksteal --durations=20 -m "not soak and not full"
 
 test-full: $(VENV)/.dev
-	$(call again,$(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=20 -m "not soak and full")
+	$(BIN)/python $(pytest) -n $(WORKERS) --dist worksteal --durations=20 -m "not soak and full"
 
 # Frameworks need versions of SDKs that exclude each other, so each has an environment of its own.
 test-adapters:
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target $(TEST_ADAPTERS)
 
 $(TEST_ADAPTERS): test-adapter-%: .venv-adapters/%/.made
-	$(call again,.venv-adapters/$*/bin/python -m pytest -p no:asyncio --confcutdir tests/adapters --durations=5 tests/adapters/$*)
+	.venv-adapters/$*/bin/python $(pytest) -p no:asyncio --confcutdir=tests/adapters --durations=5 tests/adapters/$*
 
 # Writes the table of session stores in docs/how-to/test-a-session-store.md.
 adapter-table: $(VENV)/.dev $(ADAPTERS:%=.venv-adapters/%/.made)
@@ -55,6 +55,10 @@ check: $(VENV)/.dev
 
 bench: .venv-bench/.bench
 	.venv-bench/bin/python -m benchmarks
+
+# Fails if tests run less of a part than `[tool.clew.coverage]` in pyproject.toml asks.
+coverage: $(VENV)/.dev
+	$(BIN)/python tools/coverage.py
 
 soak: $(VENV)/.dev
 	$(BIN)/pytest -n 2 --dist worksteal --durations=20 -m soak
@@ -79,7 +83,7 @@ $(VENV)/.made:
 
 $(VENV)/.run: $(VENV)/.made pyproject.toml
 	@echo "Setting up $(VENV) …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cli,web]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cli]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.made pyproject.toml
@@ -96,7 +100,7 @@ $(VENV)/.dev: $(VENV)/.made pyproject.toml
 	@echo "Setting up .venv-adapters/$* …"
 	@$(PYTHON) -m venv .venv-adapters/$*
 	@.venv-adapters/$*/bin/python -m pip install --quiet --disable-pip-version-check --no-compile \
-	  -e '.[aio,cli,crypto,postgres,redaction,web]' -r tests/adapters/requirements.txt -r tests/adapters/$*/requirements.txt
+	  -e '.[aio,cli,crypto,postgres,redaction]' -r tests/adapters/requirements.txt -r tests/adapters/$*/requirements.txt
 	@if [ -e tests/adapters/$*/sdist.txt ]; then cd .venv-adapters/$* && mkdir -p sdist && \
 	  bin/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: -d sdist \
 	  -r ../../tests/adapters/$*/sdist.txt && for one in sdist/*.tar.gz; do tar xzf "$$one" -C sdist; done; fi

@@ -6,7 +6,6 @@ import base64
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,6 +25,7 @@ import clew
 from clew import keys
 from clew.base.ids import ALPHABET
 from tests import keyrings
+from tests.reliability.tools import need_strace
 
 ROOT = Path(__file__).parents[1]
 KEY = bytes(range(32))
@@ -100,6 +100,7 @@ def test_a_key_is_32_bytes(bad: object) -> None:
     assert keys.check(KEY) is KEY
 
 
+@pytest.mark.checklist("A28")
 def test_the_wrong_size_is_told() -> None:
     """The error says how many bytes there are, and text is shown the way to a passphrase."""
     with pytest.raises(clew.Invalid, match="this one has 31"):
@@ -276,13 +277,12 @@ def test_processes_that_make_a_key_file_at_once_get_one_key(tmp_path: Path) -> N
     assert list(path.parent.iterdir()) == [path]
 
 
-@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
 def test_a_new_key_file_is_durable(tmp_path: Path) -> None:
     """Its content is synced before it has its name, and its folder after; a file that was there is synced as well."""
     folder = tmp_path / "folder"
     folder.mkdir()
     code = f"from clew import keys; keys.from_file({str(folder / 'k')!r}, create=True)"
-    command = ["strace", "-qq", "-y", "-s0", "-e", "trace=/^(fsync|fdatasync|link|linkat|unlink|unlinkat)$"]
+    command = [need_strace(), "-qq", "-y", "-s0", "-e", "trace=/^(fsync|fdatasync|link|linkat|unlink|unlinkat)$"]
     for expected in (["fsync k.part", "link", "unlink", "fsync folder"], ["fsync folder"]):
         done = subprocess.run(
             [*command, sys.executable, "-B", "-c", code],
@@ -485,7 +485,7 @@ def test_no_keyring_is_an_error(named: str, why: str, ring: Ring, monkeypatch: p
 def test_a_missing_keyring_package_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says what to install."""
     monkeypatch.setitem(sys.modules, "keyring", None)
-    with pytest.raises(clew.Unavailable, match=r"pip install 'clew\[keyring\]'"):
+    with pytest.raises(clew.Unavailable, match=r"pip install '\.\[keyring\]'"):
         keys.from_keyring("chats")
 
 
@@ -598,6 +598,7 @@ def test_parameters_are_complete(left_out: str) -> None:
 )
 def test_parameters_that_are_none_are_refused(bad: bytes) -> None:
     """What is not the small object that `new` makes is Corrupted."""
+    assert not keys.check_parameters(bad)
     with pytest.raises(clew.Corrupted):
         keys.from_passphrase("x").key(bad)
 
@@ -618,7 +619,7 @@ def test_parameters_are_bytes() -> None:
 def test_a_missing_cryptography_package_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says what to install."""
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.kdf.argon2", None)
-    with pytest.raises(clew.Unavailable, match=r"pip install 'clew\[crypto\]'"):
+    with pytest.raises(clew.Unavailable, match=r"pip install '\.\[crypto\]'"):
         keys.from_passphrase("x").new()
 
 

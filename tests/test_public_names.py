@@ -33,8 +33,8 @@ from clew.upkeep.quarantine import Quarantine
 NAMES: dict[object, str] = {
     clew: "open Store Session Node Message Native Text Thinking ToolCall ToolResult Media Opaque Usage NewNode "
     "Counters Branch Page user assistant system tool native errors ClewError NotFound Ambiguous Conflict SweepRefused "
-    "Invalid NotAStore Sealed WrongKey Corrupted Unavailable StorageFull ReadOnly MissingPackage ShutdownIncomplete "
-    "SchemaTooNew Closed keys redaction retention __version__",
+    "Invalid NotAStore Sealed WrongKey Corrupted Unavailable StorageFull ReadOnly Forbidden MissingPackage "
+    "ShutdownIncomplete SchemaTooNew Closed keys redaction retention __version__",
     clew.Store: "sessions nodes audit quarantine search verify backup transaction close path __enter__ __exit__",
     clew.Node: "id handle parent_id created_at message native role text depth counters redactions",
     clew.Session: "append path iter history watch fork rewind branches subagents compact rename label update attach "

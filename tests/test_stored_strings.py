@@ -24,7 +24,7 @@ DOTTED = {
     "clew.chat", "clew.cpeconvo", "clew.cpeconvo.part", "clew.damaged", "clew.note", "clew.record", "clew.redaction",
     "clew.replayable", "clew.attached", "clew.whole",
     # loggers ("clew.chat" too)
-    "clew.events", "clew.retention", "clew.snapshots",
+    "clew.events", "clew.records", "clew.retention", "clew.snapshots",
     # metrics and attributes of OpenTelemetry
     "clew.purge.outcome", "clew.purge.reason", "clew.records.operation.duration", "clew.records.purged",
     "clew.records.warnings", "clew.warning",
@@ -35,6 +35,7 @@ DOTTED = {
 }  # fmt: skip
 INTERNAL = {
     "clew.names",
+    "clew.cpe_ids",
     "clew.page",
     "clew.chosen",
     "clew.settings",
@@ -119,5 +120,15 @@ def test_rows_of_a_store(path: Path, tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as conn:
         kinds = {kind for (kind,) in conn.execute("SELECT DISTINCT kind FROM refs")}
         names = {name for (name,) in conn.execute("SELECT name FROM header")}
-    assert kinds == {"branch", "session", "subagent", "checkpoint", "retention", "snapshot", "audit", "receipts"}
+    assert kinds == {
+        "branch",
+        "session",
+        "subagent",
+        "checkpoint",
+        "retention",
+        "snapshot",
+        "audit",
+        "receipts",
+        "purged",
+    }
     assert names == {"created_at", "lookup_key", "store_id"}

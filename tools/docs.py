@@ -1,10 +1,11 @@
 """Writes the generated pages of docs/reference, and checks the docs as a whole.
 
-    python tools/docs.py           writes docs/reference/{cli,api,errors}.md and clew.1, and the rooms in docs/design.md
+    python tools/docs.py           writes docs/reference/{cli,api,errors,checklist}.md and clew.1, and the rooms in
+                                   docs/design.md
     python tools/docs.py --check   changes nothing; says what is not current, not documented, or linked and not there
 
-The pages come from the source: commands from click, names and sentences from signatures and docstrings. The check also
-asks tools/aio.py whether the async face is current.
+The pages come from the source: commands from click, names and sentences from signatures and docstrings, the checklist
+from the marks of the tests. The check also asks tools/aio.py whether the async face is current.
 """
 
 from __future__ import annotations
@@ -23,6 +24,11 @@ import click
 from clew.errors import ClewError
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+from tools import checklist, house  # noqa: E402
+
 SOURCE = ROOT / "src/clew"
 REFERENCE = ROOT / "docs/reference"
 DESIGN = ROOT / "docs/design.md"
@@ -46,7 +52,7 @@ FramePrivacy AttachmentRef AudioArtifactRef ParticipantRef ConversationSummary C
 RetentionInfo PartialRetention PrivacyEnvelope StorageEnvelope RecoverySnapshot PurgeReport PurgeFailure to_json"""
 EVENTS = """
 Events ConversationStored ConversationDeleted ConversationExported PurgeCompleted RetentionInDoubt CapacityWarning
-CorruptionDetected SlowWrites CircuitChanged OperationFinished"""
+CorruptionDetected PrivacyWarning SlowWrites CircuitChanged OperationFinished"""
 
 # Each part of the API page: its title, what to know first, and the names in it as module:name.
 PARTS: list[tuple[str, str, list[str]]] = [
@@ -65,6 +71,14 @@ PARTS: list[tuple[str, str, list[str]]] = [
         "Nodes",
         "Reached as `store.nodes`.",
         ["store/nodes:Nodes", "store/nodes:NewNode", "engine/node:Node"],
+    ),
+    (
+        "clew.message_tree",
+        "Narrow interfaces to a tree of messages; `store.nodes` has them all.",
+        [
+            f"store/message_tree:{name}"
+            for name in ("dialog", "MessageGetter", "MessageSaver", "MessageLister", "MessageDeleter", "TreeMessage")
+        ],
     ),
     (
         "Messages",
@@ -218,7 +232,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
             "agents/mirror:Mirror",
             "agents/mirror:MirrorReport",
             "agents/mirror:forget_mirror",
-            "agents/store:CleanupReport",
+            "agents/cleanup_report:CleanupReport",
             "agents/importer:import_tree",
             "agents/importer:ImportReport",
             "agents/importer:ImportedSession",
@@ -230,7 +244,13 @@ PARTS: list[tuple[str, str, list[str]]] = [
         "Conversations saved whole. `store.snapshots` keeps them in the store, and has the same names.",
         [f"snapshots/types:{name}" for name in ("Snapshot", "ToolSnapshot", "SnapshotSummary", "SnapshotStore")]
         + [f"snapshots/types:{name}" for name in ("Messages", "new_snapshot", "validate_snapshot_id", "generate_key")]
-        + ["snapshots/file_store:FileStore", "snapshots/object_store:ObjectStore", "store/snapshots:Snapshots"],
+        + [
+            "snapshots/file_store:FileStore",
+            "snapshots/filesystem:Files",
+            "snapshots/filesystem:MemoryFiles",
+            "snapshots/object_store:ObjectStore",
+            "store/snapshots:Snapshots",
+        ],
     ),
     (
         "clew.chat",
@@ -316,14 +336,23 @@ def main() -> int:
     """Writes the pages, or checks everything."""
     from clew.cli.commands.help import manual
 
+    shown = checklist.items(), checklist.marks()
     pages = {"cli.md": cli_page(), "api.md": api_page(), "errors.md": errors_page(), "clew.1": manual()}
+    pages["checklist.md"] = WRITTEN + checklist.page(*shown)
     if "--check" not in sys.argv[1:]:
         REFERENCE.mkdir(parents=True, exist_ok=True)
         for name, text in pages.items():
             (REFERENCE / name).write_text(text, encoding="utf-8")
         DESIGN.write_text(design_page(), encoding="utf-8")
         return 0
-    problems = [*stale(pages), *old_rooms(), *undocumented(pages), *broken_links(), *old_face()]
+    problems = [
+        *stale(pages),
+        *checklist.problems(*shown),
+        *old_rooms(),
+        *undocumented(pages),
+        *broken_links(),
+        *old_face(),
+    ]
     for problem in problems:
         print(problem, file=sys.stderr)
     return 1 if problems else 0
@@ -388,10 +417,6 @@ def old_rooms() -> Iterator[str]:
 
 def design_page() -> str:
     """docs/design.md with the rooms as tools/house.py has them."""
-    if str(ROOT) not in sys.path:
-        sys.path.insert(0, str(ROOT))
-    from tools import house
-
     text, count = ROOMS.subn(lambda _: f"```text\n{house.picture()}\n```\n", DESIGN.read_text(encoding="utf-8"))
     assert count == 1, "docs/design.md has no place for the rooms"
     return text
@@ -445,7 +470,8 @@ def cli_page() -> str:
     lines = [WRITTEN + "# The command line", "", _prose(cli.help), ""]
     lines += ["Data goes to stdout, everything else to stderr. An ID is a UUID or a handle.", ""]
     lines += ["| command | |", "|---|---|"]
-    lines += [f"| [{name}](#{slug(f'clew {name}')}) | {command.short_help} |" for name, command in commands()]
+    for name, command in commands():
+        lines.append(f"| [{name}](#{slug(f'clew {name}')}) | {command.get_short_help_str(limit=200)} |")
     lines += ["", *_epilog(cli), "", "## Exit codes", "", "| code | meaning |", "|---|---|"]
     lines += [f"| {code} | {meaning} |" for code, meaning in exits.MEANINGS.items()]
     for name, command in commands():

@@ -1,6 +1,6 @@
 """An agent of Microsoft's Agent Framework that is killed between two turns, and resumed.
 
-pip install 'clew[agent-framework]'
+pip install '.[agent-framework]'
 python examples/adapters/run_agent_framework.py
 """
 

@@ -1,6 +1,6 @@
 """A Chainlit chat that is killed after its tool has run, and resumed.
 
-pip install 'clew[chainlit]'
+pip install '.[chainlit]'
 python examples/adapters/run_chainlit.py
 """
 

@@ -1,6 +1,6 @@
 """A transcript of the Claude Agent SDK whose program is killed between two batches, and resumed.
 
-    pip install 'clew[claude]'
+    pip install '.[claude]'
     python examples/adapters/run_claude.py
 
 The SDK's own program needs a network, so this one writes the batches that the SDK would send.

@@ -1,6 +1,6 @@
 """An agent of Google's ADK that is killed after its tool has run, and resumed.
 
-pip install 'clew[google-adk]'
+pip install '.[google-adk]'
 python examples/adapters/run_google_adk.py
 """
 

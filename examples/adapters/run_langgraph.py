@@ -1,6 +1,6 @@
 """A LangGraph agent that is killed in the middle of a run, and resumed.
 
-pip install 'clew[langgraph]'
+pip install '.[langgraph]'
 python examples/adapters/run_langgraph.py
 """
 

@@ -1,6 +1,6 @@
 """A program with LiteLLM and no sessions of its own, killed between two calls. Its conversation is in clew.
 
-pip install 'clew[litellm]'
+pip install '.[litellm]'
 python examples/adapters/run_litellm.py
 """
 

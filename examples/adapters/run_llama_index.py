@@ -1,6 +1,6 @@
 """A LlamaIndex chat that is killed between two turns, and resumed.
 
-pip install 'clew[llama-index]'
+pip install '.[llama-index]'
 python examples/adapters/run_llama_index.py
 """
 

@@ -1,6 +1,6 @@
 """An agent of the OpenAI Agents SDK that is killed between two turns, and resumed.
 
-pip install 'clew[openai-agents]'
+pip install '.[openai-agents]'
 python examples/adapters/run_openai_agents.py
 """
 

@@ -1,6 +1,6 @@
 """A program that reports its model calls to OpenTelemetry, killed between two calls. Its conversation is in clew.
 
-pip install 'clew[opentelemetry]' opentelemetry-sdk
+pip install '.[opentelemetry]' opentelemetry-sdk
 python examples/adapters/run_opentelemetry.py
 
 The calls below are what an instrumentation of a model's SDK makes. The program itself has no line of clew: two

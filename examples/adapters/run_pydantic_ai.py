@@ -1,6 +1,6 @@
 """A Pydantic AI agent that is killed between two turns, and resumed.
 
-pip install 'clew[pydantic-ai]'
+pip install '.[pydantic-ai]'
 python examples/adapters/run_pydantic_ai.py
 """
 

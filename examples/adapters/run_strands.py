@@ -1,6 +1,6 @@
 """A Strands agent that is killed after its tool has run, and resumed.
 
-pip install 'clew[strands]'
+pip install '.[strands]'
 python examples/adapters/run_strands.py
 """
 

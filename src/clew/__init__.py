@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         Closed,
         Conflict,
         Corrupted,
+        Forbidden,
         Invalid,
         MissingPackage,
         NotAStore,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from clew.records import events as events
     from clew.records import otel as otel
     from clew.snapshots.errors import InvalidSnapshotID
+    from clew.store import message_tree as message_tree
     from clew.store import partitions as partitions
     from clew.store import scan as scan
     from clew.store import stats as stats
@@ -67,7 +69,7 @@ else:
     from clew.base.loading import loading
 
     _HOMES = {
-        "errors": "Ambiguous ClewError Closed Conflict SweepRefused Invalid "
+        "errors": "Ambiguous ClewError Closed Conflict Forbidden SweepRefused Invalid "
         "MissingPackage NotAStore NotFound ReadOnly SchemaTooNew Sealed StorageFull Corrupted "
         "Unavailable ShutdownIncomplete WrongKey",
         "base.messages": "Media Message Native Opaque Text Thinking ToolCall ToolResult Usage assistant native system "
@@ -85,6 +87,7 @@ else:
         "errors": "errors",
         "events": "records.events",
         "keys": "keys",
+        "message_tree": "store.message_tree",
         "otel": "records.otel",
         "partitions": "store.partitions",
         "redaction": "redaction",
@@ -121,6 +124,7 @@ __all__ = [
     "Conflict",
     "Corrupted",
     "Counters",
+    "Forbidden",
     "Invalid",
     "InvalidBaseURL",
     "InvalidSnapshotID",

@@ -17,6 +17,7 @@
     ├── Unavailable         the store cannot be reached now: busy, or an I/O error; retry later
     │   ├── StorageFull     no space left on the device; free some and retry
     │   ├── ReadOnly        the file or its folder cannot be written
+    │   ├── Forbidden       the permissions of the file or its folder forbid reading it
     │   └── MissingPackage  an optional package is not installed
     ├── ProviderError       the provider of a language model refused, failed, or broke off
     ├── ShutdownIncomplete  the shutdown ended before all work was done; lists the failures
@@ -126,10 +127,10 @@ class Corrupted(ClewError):
 
     hint = "Run verify to list all damage; restore the original from a backup."
 
-    def __init__(self, where: str, why: str = "its checksum does not match") -> None:
+    def __init__(self, where: str, why: str = "its checksum does not match", *, hint: str = "") -> None:
         self.where = where
         self.why = why
-        super().__init__(f"{where} is damaged: {why}")
+        super().__init__(f"{where} is damaged: {why}", hint=hint)
 
 
 class Unavailable(ClewError):
@@ -148,12 +149,23 @@ class ReadOnly(Unavailable):
     hint = "Check the permissions of the file and its folder."
 
 
+class Forbidden(Unavailable):
+    """The permissions of the file, or of a folder above it, forbid reading it. It may exist."""
+
+    hint = "Check the permissions of the file and its folder."
+
+
+def install_hint(extra: str) -> str:
+    """How to install an extra, or several with commas between them. No registry has clew: it comes from a clone."""
+    return f"In a clone of clew, run: pip install '.[{extra}]'"
+
+
 class MissingPackage(Unavailable):
     """An optional package is not installed. `extra` names the extra that installs it."""
 
     def __init__(self, message: str, extra: str) -> None:
         self.extra = extra
-        super().__init__(message, hint=f"pip install 'clew[{extra}]'")
+        super().__init__(message, hint=install_hint(extra))
 
 
 class ShutdownIncomplete(ClewError):
@@ -178,11 +190,11 @@ class SchemaTooNew(ClewError):
 
     hint = "Upgrade clew to open it."
 
-    def __init__(self, path: str, found: int, known: int) -> None:
+    def __init__(self, path: str, found: int, known: int, *, store: bool = True) -> None:
         self.path = path
         self.found = found
         self.known = known
-        if known < found <= UNRELEASED:
+        if store and known < found <= UNRELEASED:
             self.hint = CONVERT
         super().__init__(f"{path} has format {found}, this clew reads formats up to {known}")
 

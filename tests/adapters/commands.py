@@ -66,7 +66,10 @@ def expect_redacted(opened: Any, *, keeps_states: bool) -> None:
         assert ("prune the states" in done.stderr) == keeps_states
     assert MAIL not in _run(opened, "show", "@last")
     assert "Weather for ***?" in _run(opened, "show", "@last")
-    if not keeps_states:
+    if keeps_states:
+        left = json.loads(_run(opened, "redact", "--also", "email", "--json", code=1))["found"]
+        assert {one["what"] for one in left} == {"state"}
+    else:
         assert _files_with(opened, MAIL) == []
 
 

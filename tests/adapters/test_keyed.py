@@ -139,8 +139,9 @@ def test_an_imported_session_is_found(keyed):
     """A session that was imported from the framework's own store has its names, and no other one has."""
     name = session_id("made-up", "app/user")
     origin = {"tool": "made-up", "id": "app/user"}
-    session = keyed.store.sessions.create(id=name, extra={"source": origin})
+    session = keyed.store.sessions.create(id=name, extra={"source": origin, "made-up": {"names": ["app", "user"]}})
     assert keyed.find("app", "user") == session
+    assert keyed.find("app/user") is None
     assert ensure(keyed, "app", "user") == session
     assert keyed.find("app", "other") is None
     other = str(uuid.uuid4())

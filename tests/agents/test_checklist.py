@@ -15,6 +15,7 @@ from tests.agents.conftest import lines, place, sdk, texts
 U1, U2, U3 = (str(uuid.UUID(int=number)) for number in (1, 2, 3))
 
 
+@pytest.mark.checklist("B4", "B6", "B7")
 def test_session_crud(sessions):
     """Create, load, list, delete."""
     made = sessions.create(cwd="/src", model="m")
@@ -28,6 +29,7 @@ def test_session_crud(sessions):
             call(made.id)
 
 
+@pytest.mark.checklist("B8")
 def test_continue_mode(sessions):
     """Continues the last active session of exactly that directory: activity counts, not creation."""
     first, second = sessions.create(cwd="/src/app"), sessions.create(cwd="/src/app")
@@ -41,6 +43,7 @@ def test_continue_mode(sessions):
         sessions.load_latest("")
 
 
+@pytest.mark.checklist("B9")
 def test_resume_mode(sessions):
     """A session is resumed by its id, which stays the same."""
     made = sessions.create()
@@ -52,6 +55,7 @@ def test_resume_mode(sessions):
     assert len(sessions.list()) == 1
 
 
+@pytest.mark.checklist("B4", "B10")
 def test_resume_at(sessions):
     """Messages up to and with the one named; one that is unknown is an error, and looking changes nothing."""
     made = sessions.create()
@@ -74,6 +78,7 @@ def test_resume_at(sessions):
     assert left.head_id == U3  # nothing is lost
 
 
+@pytest.mark.checklist("B4", "B11")
 def test_fork(sessions):
     """An independent copy with its parent's id; forks of forks, and at a message; errors leave nothing behind."""
     made = sessions.create(cwd="/src", model="m")
@@ -100,6 +105,7 @@ def test_fork(sessions):
     assert len(sessions.list()) == before
 
 
+@pytest.mark.checklist("B14", "B15")
 def test_jsonl_format(mirrored):
     """One compact object per line, append-only; a truncated line is completed, and earlier lines stay."""
     session = mirrored.create(cwd="/src")
@@ -117,6 +123,7 @@ def test_jsonl_format(mirrored):
     assert [line["uuid"] for line in lines(file)] == [U1, session.messages[-1].id]
 
 
+@pytest.mark.checklist("B19")
 def test_concurrent_safety(mirrored):
     """Threads that write to one session and its transcript lose and mix up nothing."""
     session = mirrored.create()
@@ -141,6 +148,7 @@ def test_concurrent_safety(mirrored):
     assert lines(folder / "transcript.jsonl") == [event.data for event in events]
 
 
+@pytest.mark.checklist("B18")
 def test_transcript_storage(mirrored):
     """Events of every type are stored unchanged, apart from the messages; hooks find them in a file."""
     session = mirrored.create(cwd="/src")
@@ -158,6 +166,7 @@ def test_transcript_storage(mirrored):
     assert lines(place(mirrored, session) / "transcript.jsonl") == given
 
 
+@pytest.mark.checklist("B17")
 def test_large_sessions(tmp_path):
     """Appending to a session with thousands of messages takes no longer than to a new one."""
     with agents.open(tmp_path / "s.db", mirror=tmp_path / "m", durability="relaxed") as sessions:

@@ -133,6 +133,7 @@ def test_any_folder_on_the_way(full, root, tmp_path):
             import_tree(full, nothing)
 
 
+@pytest.mark.checklist("B14")
 def test_lines_that_cannot_be_read_are_named(sessions, tree):
     """Every one with its number and its reason, and never its content; all the others are imported, in their order."""
     bad = [
@@ -163,6 +164,7 @@ def test_lines_that_cannot_be_read_are_named(sessions, tree):
     assert store_of(sessions).verify().ok
 
 
+@pytest.mark.checklist("B16")
 def test_lines_of_other_programs(sessions, tree):
     """API messages without an envelope, strange ids, times, separators inside of strings, a byte order mark."""
     body = (
@@ -203,6 +205,7 @@ def test_metadata_that_cannot_be_read(sessions, tree):
     assert [one.id for one in sessions.list()] == [B, C, A]
 
 
+@pytest.mark.checklist("B7")
 def test_a_session_without_messages(sessions, tree):
     """A folder with only metadata is a session without messages."""
     at = write(tree, A, b"", cwd="/src")
@@ -458,3 +461,32 @@ def test_checkpoints_without_a_directory(sessions, tree):
     (told,) = import_tree(sessions, tree).skipped
     assert "has no directory" in told.why
     assert import_tree(sessions, tree).sessions[0].known == 1
+
+
+@pytest.mark.checklist("B33")
+@pytest.mark.parametrize("messages", [row("hi"), b""], ids=["messages", "events"])
+@pytest.mark.parametrize(
+    "about",
+    [None, b"", b"{", b"\xff", b"[]", b"{}", b'{"updated_at": 12}', b'{"updated_at": "soon"}', b'{"updated_at": null}',
+     b'{"updated_at": "2026-01-01T00:00:00"}', b'{"updated_at": "2026-13-01T00:00:00Z"}'],
+)  # fmt: skip
+def test_damaged_metadata_falls_back_to_the_time_of_the_files(sessions, tree, about, messages):
+    """A session whose metadata does not say when it was used is as old as its files, and is cleaned up with its age."""
+    at = write(tree, A, messages, b'{"type":"x"}\n')
+    (at / "metadata.json").unlink() if about is None else (at / "metadata.json").write_bytes(about)
+    old = datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)
+    for file in at.iterdir():
+        os.utime(file, (old.timestamp(), old.timestamp()))
+    import_tree(sessions, tree)
+    assert sessions.load(A).metadata.updated_at == old
+    assert sessions.cleanup(force=True).deleted == (A,)
+
+
+def test_a_message_that_the_mirror_left_out(mirrored, root, tmp_path):
+    """An import says that a message was too long for the mirror, and how long it was."""
+    session = mirrored.create(cwd="/src")
+    store_of(mirrored).sessions.get(session.id).append(clew.user("x" * (LINE_LIMIT + 1)))
+    mirrored.rebuild_mirror()
+    with clew.agents.open(tmp_path / "other.db") as other:
+        (skipped,) = import_tree(other, root).skipped
+    assert "the mirror left out its message, which was too long: 10" in skipped.why

@@ -63,6 +63,7 @@ def test_a_moved_session_is_in_one_place(mirrored, root, path):
     true_to(mirrored, root)
 
 
+@pytest.mark.checklist("B1")
 def test_it_follows_whatever_is_done(mirrored, root):
     """Messages, events, metadata, forks, rewinds, compaction, subagents: the files are those of the store each time."""
     session = mirrored.create(cwd="/src")
@@ -125,11 +126,13 @@ SPOILT: dict[str, Any] = {
     "zeros": lambda raw: raw + b"\0" * 5000,
     "lines of another program": lambda raw: raw + b'{"role":"user","content":"x"}\n' * 3,
     "cut off": lambda raw: raw[:-5],
+    "its last newline overwritten": lambda raw: raw[:-1] + b"x",
     "empty": lambda raw: b"",
     "gone": None,
 }
 
 
+@pytest.mark.checklist("B15")
 @pytest.mark.parametrize("how", SPOILT)
 @pytest.mark.parametrize("name", ["messages.jsonl", "transcript.jsonl", "metadata.json"])
 def test_a_file_that_was_spoilt_is_mended(mirrored, root, name, how):
@@ -359,6 +362,7 @@ def test_a_message_too_long_for_a_line_is_told(mirrored, monkeypatch):
     assert first["uuid"] == second["parent_uuid"] and first["omitted"].endswith(" bytes")
 
 
+@pytest.mark.checklist("B1")
 def test_checkpoints_are_written_beside(mirrored, root, tmp_path):
     """A manifest and contents by their hash, in the session's folder; they grow, are rebuilt, and go with it."""
     work = tmp_path / "work"

@@ -160,6 +160,7 @@ with agents.open(sys.argv[1], mirror=sys.argv[2]) as sessions:
 """
 
 
+@pytest.mark.checklist("B20")
 @pytest.mark.parametrize("program", [UNCLOSED, FORKED], ids=["unclosed", "forked"])
 def test_a_program_that_ends(path: Path, root: Path, program: str) -> None:
     """At the end of a program the mirror is up to date, closed or not, and forked children neither wait nor write."""

@@ -6,8 +6,11 @@ import os
 import re
 from pathlib import Path
 
+import pytest
+
 import clew
 from clew import agents
+from clew.checkpoints import Checkpoints
 from tests.agents.conftest import texts
 from tests.reliability.tools import need_strace, output, python
 
@@ -132,3 +135,40 @@ def test_opening_without_persisting_touches_nothing(tmp_path):
         assert sessions.mirror is None
         sessions.create().append_and_save(clew.user("one"))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.checklist("B13")
+@pytest.mark.parametrize("way", ["files", "tree"])
+@pytest.mark.parametrize("fork", [False, True])
+def test_a_run_in_memory_equals_one_that_is_kept(mirrored, tmp_path, way, fork):
+    """Metadata, messages, transcript and checkpoints of a continued session are the same in memory."""
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "a.txt").write_text("old")
+    kept = mirrored.create(cwd=work, model="m")
+    one = kept.append_and_save(clew.user("one"))
+    kept.append_event({"type": "x", "uuid": "e1"})
+    kept.metadata.exit_reason = "stop"
+    kept.save()
+    with Checkpoints(kept.conversation, work).guard(one.id, ["a.txt"] if way == "files" else None):
+        (work / "a.txt").write_text("new")
+    options = {"resume": kept.id, "forkSession": fork}
+    runs = [mirrored.start({**options, "persistSession": persist}, cwd=work) for persist in (False, True)]
+
+    def seen(run: agents.Session) -> object:
+        about = run.metadata
+        checkpoints = Checkpoints(run.conversation, work)
+        would = checkpoints.rewind(one.id, dry_run=True)
+        return (
+            (about.project_hash, about.cwd, about.model, about.message_count, about.exit_reason, about.parent_id),
+            None if fork else (about.id, about.created_at),
+            [(node.id, node.created_at) for node in run.messages],
+            [event.raw for event in run.transcript.read()],
+            [(found.message, found.created_at, found.files) for found in checkpoints.list()],
+            (would.can_rewind, would.files_changed, would.insertions, would.deletions),
+        )
+
+    assert seen(runs[0]) == seen(runs[1])
+    assert runs[0].metadata.parent_id == (kept.id if fork else None)
+    assert Checkpoints(runs[0].conversation, work).rewind(one.id).can_rewind
+    assert (work / "a.txt").read_text() == "old"

@@ -53,6 +53,7 @@ def crowd(path: Path, root: Path, *, writers: int, count: int) -> None:
         assert store_of(sessions).verify().ok
 
 
+@pytest.mark.checklist("B19")
 def test_eight_processes(path, root):
     """Each message and each event is there once, in its writer's order, in the store and in the files."""
     crowd(path, root, writers=8, count=8)
@@ -64,6 +65,7 @@ def test_eight_processes_for_long(path, root):
     crowd(path, root, writers=8, count=200)
 
 
+@pytest.mark.checklist("B19")
 def test_waiting_for_the_store_ends_in_an_error(path):
     """A lock timeout raises an error; nothing is dropped silently, and the same call succeeds later."""
     with agents.open(path, timeout=0.1) as sessions, clew.open(path) as other:

@@ -23,6 +23,7 @@ FIELDS = (
 ).split()
 
 
+@pytest.mark.checklist("B2")
 def test_metadata_has_the_names_of_the_wire(sessions):
     """All twelve, in their order; the last three are left out while nothing is known."""
     session = sessions.create(cwd="/src", model="m")
@@ -34,6 +35,7 @@ def test_metadata_has_the_names_of_the_wire(sessions):
     assert child.metadata.parent_id == session.id
 
 
+@pytest.mark.checklist("B3")
 def test_metadata_follows_what_is_appended(sessions):
     """Counts, tokens and the time of the last activity are right after every append, wherever it comes from."""
     session = sessions.create()
@@ -57,6 +59,7 @@ def test_projects_that_look_alike_are_not_the_same():
     assert project_hash("/a/b/") == project_hash("/a/b")
 
 
+@pytest.mark.checklist("B5")
 def test_a_save_is_one(sessions, sound):
     """`save` stores messages and settings together or not at all; an empty save does nothing."""
     session = sessions.create()
@@ -173,6 +176,7 @@ def test_what_is_no_message(sessions, bad):
     assert session.messages == []
 
 
+@pytest.mark.checklist("B14")
 def test_a_message_longer_than_a_line(sessions):
     """A message or event that is too long is refused, with both sizes in the error."""
     session = sessions.create()
@@ -185,6 +189,7 @@ def test_a_message_longer_than_a_line(sessions):
     sessions.append_message(session.id, clew.user("x" * (LINE_LIMIT - 8192)))
 
 
+@pytest.mark.checklist("B6")
 def test_list_leaves_out_what_is_damaged(sessions, path):
     """Newest first; a session with a damaged row is omitted and reported."""
     made = [sessions.create(cwd="/a" if number % 2 else "/b") for number in range(6)]
@@ -205,6 +210,7 @@ def test_list_leaves_out_what_is_damaged(sessions, path):
     assert [type(one) for one in told] == [clew.Corrupted]
 
 
+@pytest.mark.checklist("B32")
 def test_deleting_takes_all_that_goes_with_it(mirrored, root):
     """Messages, transcript, subagents and theirs, and all their files; a fork keeps what it shares."""
     session = mirrored.create(cwd="/src")
@@ -222,6 +228,7 @@ def test_deleting_takes_all_that_goes_with_it(mirrored, root):
     assert store_of(mirrored).verify().ok
 
 
+@pytest.mark.checklist("B20")
 def test_closing(path, root):
     """Closing twice is once; afterwards nothing is written, and the error says so."""
     sessions = agents.open(path, mirror=root)
@@ -257,6 +264,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.checklist("B12")
 @pytest.mark.parametrize(("options", "said"), WRONG, ids=lambda value: value if isinstance(value, str) else "")
 def test_options_that_do_not_go_together(sessions, options, said):
     """The error says which, and nothing is made."""

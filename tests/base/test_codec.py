@@ -45,6 +45,7 @@ def round_trip(said: clew.Message | clew.Native) -> clew.Message | clew.Native:
     return codec.decode(encode(said).payload, "here")
 
 
+@pytest.mark.checklist("D4")
 @given(MESSAGE)
 def test_neutral_messages_come_back(message: clew.Message) -> None:
     """Every neutral message, with free data at message and block level, comes back equal."""
@@ -98,6 +99,7 @@ def test_the_first_byte_says_how_it_was_written() -> None:
             codec.decode(bad, "here")
 
 
+@pytest.mark.checklist("D22")
 @given(st.binary(max_size=60))
 def test_any_bytes_decode_or_are_damage(payload: bytes) -> None:
     """Bytes that nobody wrote are damage, never another error."""

@@ -44,8 +44,8 @@ def test_a_lock_that_was_swept_away_is_not_believed(tmp_path: Path, monkeypatch:
     path = tmp_path / "lock"
     opened, swept = os.open, list[int]()
 
-    def sweep(*args: object) -> int:
-        fd: int = opened(*args)  # type: ignore[arg-type]
+    def sweep(*args: object, **named: object) -> int:
+        fd: int = opened(*args, **named)  # type: ignore[arg-type]
         if len(swept) < 2:
             path.unlink()
             swept.append(fd)

@@ -14,6 +14,7 @@ def test_strings_become_text_blocks() -> None:
     assert [make("x").role for make in (clew.system, clew.user, clew.assistant)] == ["system", "user", "assistant"]
 
 
+@pytest.mark.checklist("D5")
 def test_a_tool_answers_a_call() -> None:
     """A tool's message carries the call's id and whether it failed."""
     (result,) = clew.tool("no such file", call_id="c", is_error=True).blocks

@@ -68,12 +68,14 @@ REJECTED = {
 }  # fmt: skip
 
 
+@pytest.mark.checklist("A39")
 @pytest.mark.parametrize("url", ACCEPTED)
 def test_good_addresses_are_accepted(url: str) -> None:
     """A valid address is returned unchanged."""
     assert validate_base_url(url) == url
 
 
+@pytest.mark.checklist("A37", "A40")
 @pytest.mark.parametrize(("why", "url"), [(why, url) for why, urls in REJECTED.items() for url in urls])
 def test_bad_addresses_are_rejected(why: str, url: str) -> None:
     """Each rule rejects what it is for, and says which it was without saying the address."""
@@ -86,6 +88,7 @@ def test_bad_addresses_are_rejected(why: str, url: str) -> None:
     assert caught.value.__context__ is None
 
 
+@pytest.mark.checklist("A37")
 def test_rules_apply_in_order() -> None:
     """An address that breaks several rules is rejected by the first of them."""
 
@@ -109,6 +112,7 @@ def test_what_is_not_text_is_rejected(value: object) -> None:
         validate_base_url(value)  # type: ignore[arg-type]
 
 
+@pytest.mark.checklist("A38")
 def test_allow_insecure_relaxes_http_alone() -> None:
     """`allow_insecure` accepts http; every other rule applies."""
     assert validate_base_url("http://127.0.0.1:8080", allow_insecure=True)

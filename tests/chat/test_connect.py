@@ -24,6 +24,7 @@ from tests.chat.conftest import PERSISTENT, TOKEN, Connect
 FACES = [chat.connect, aio.connect]
 
 
+@pytest.mark.checklist("A40")
 @pytest.mark.parametrize("connect", FACES)
 @pytest.mark.parametrize("provider", [*PERSISTENT, "offline"])
 def test_the_address_is_checked_before_anything_is_made(
@@ -43,6 +44,7 @@ def test_the_address_is_checked_before_anything_is_made(
         assert "secret" not in str(caught.value)
 
 
+@pytest.mark.checklist("A37")
 @pytest.mark.parametrize("connect", FACES)
 def test_what_is_missing(connect: Any) -> None:
     """A provider's name, its token, its model, and for compatible servers an address."""
@@ -91,6 +93,7 @@ def test_settings_of_the_local_program(wrong: dict[str, Any]) -> None:
         chat.connect("claude-local", **wrong)
 
 
+@pytest.mark.checklist("A38")
 @pytest.mark.parametrize("connect", FACES)
 @pytest.mark.parametrize("value", ["true", "yes", 1, "false", None, [True]])
 def test_allow_insecure_cannot_come_from_a_file(connect: Any, value: object) -> None:
@@ -99,6 +102,7 @@ def test_allow_insecure_cannot_come_from_a_file(connect: Any, value: object) -> 
         connect("claude", "m", token="t", base_url="http://127.0.0.1:1", allow_insecure=value)
 
 
+@pytest.mark.checklist("A38")
 def test_no_setting_is_called_allow_insecure() -> None:
     """The clients and their check know the name, and a flag of `clew chat` and `clew run`; settings refuse it."""
     source = Path(chat.__file__).parents[1]
@@ -114,6 +118,7 @@ def test_no_setting_is_called_allow_insecure() -> None:
     assert (parameter.kind, parameter.default) == (parameter.KEYWORD_ONLY, False)
 
 
+@pytest.mark.checklist("A41")
 @pytest.mark.parametrize("connect", FACES)
 def test_only_provider_and_host_are_logged(connect: Any, caplog: pytest.LogCaptureFixture) -> None:
     """One line at INFO, without path, query and API key."""
@@ -224,7 +229,7 @@ def test_a_missing_sdk_says_what_to_install(
 ) -> None:
     """The error names the extra."""
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ImportError, match=rf"clew\[{extra}\]"):
+    with pytest.raises(ImportError, match=rf"pip install '\.\[{extra}\]'"):
         chat.connect(provider, "m", token="t")
 
 

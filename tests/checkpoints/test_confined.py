@@ -144,6 +144,7 @@ def test_a_link_in_the_way_of_a_restored_path(checkpoints, work, say, tmp_path):
     assert (outside / "file").read_text() == "outside"
 
 
+@pytest.mark.checklist("B31")
 def test_a_manifest_that_leads_out_is_refused(store, checkpoints, repository, work, say, tmp_path):
     """A forged manifest may contain any path; nothing outside the root is written."""
     (work / "a").write_text("original")

@@ -66,6 +66,7 @@ def upset(work: Path) -> None:
     (work / "new" / "one").write_text("new")
 
 
+@pytest.mark.checklist("B30")
 def test_files_come_back_exactly(checkpoints, work, say):
     """Rewind correctness: content, mode, links as links, empty and binary files, absence, folders above."""
     furnish(work)
@@ -83,6 +84,7 @@ def test_files_come_back_exactly(checkpoints, work, say):
     assert picture(work) == after
 
 
+@pytest.mark.checklist("B28")
 def test_a_dry_run_tells_and_touches_nothing(checkpoints, work, say, store):
     """Rewind dry-run: the same figures as the real one, and neither a file nor the store is changed."""
     furnish(work)
@@ -117,6 +119,7 @@ def test_files_created_since_are_deleted(checkpoints, work, say):
     assert picture(work).keys() == {"a", "a/mine.txt"}
 
 
+@pytest.mark.checklist("B29")
 def test_the_state_at_a_message_comes_from_all_checkpoints_after_it(checkpoints, work, say):
     """Going back to N restores what was first changed at N+1 or later as well, each to its earliest state."""
     messages = []
@@ -143,6 +146,7 @@ def test_a_message_without_changes_has_the_state_of_the_next(checkpoints, work, 
     assert (work / "a").read_text() == "original"
 
 
+@pytest.mark.checklist("B26")
 def test_without_a_checkpoint_the_result_says_so(checkpoints, work, say):
     """A missing checkpoint is a result, not an exception: by an unknown id, a handle, or a message after all others."""
     (work / "a").write_text("x")
@@ -179,6 +183,7 @@ def test_what_is_as_it_was_is_not_listed(checkpoints, work, say):
     assert (work / "same").stat().st_ino == number
 
 
+@pytest.mark.checklist("B27")
 @pytest.mark.parametrize("how", ["missing", "damaged"])
 def test_a_missing_content_stops_everything(checkpoints, work, say, store, session, how):
     """Every content is read before any change: if one is missing or damaged, no file is touched."""
@@ -311,6 +316,7 @@ def test_the_conversation_alone(checkpoints, work, say, session):
         assert (refused.can_rewind, refused.error) == (False, "the message is not in the conversation")
 
 
+@pytest.mark.checklist("B30")
 def test_the_files_alone_leave_the_conversation(checkpoints, work, say, session):
     """Mode "files", the default, changes no message."""
     (work / "a").write_text("original")
@@ -447,6 +453,7 @@ def test_a_sealed_store_has_nothing_readable(tmp_path, work):
     assert (work / "canary-name.txt").read_text() == "canary-content"
 
 
+@pytest.mark.checklist("B28")
 def test_lines_are_counted_as_git_counts_them(tmp_path):
     """Insertions and deletions are those of a minimal diff, for any two texts."""
     chance, git = random.Random(5), need("git")

@@ -612,3 +612,24 @@ def test_an_undo_of_two_does_not_drop_what_came_between_them(checkpoints, work, 
     assert (undone.can_rewind, undone.conflicts) == (False, ("d/x",))
     assert checkpoints.undo().files_changed == ("d/x",)
     assert not checkpoints.undo(dry_run=True).can_rewind, "one by one it is the same"
+
+
+@pytest.mark.checklist("B25")
+@pytest.mark.parametrize("rules", [None, "*.log\n"])
+def test_what_was_made_and_ignored_for_one_message_is_named(checkpoints, work, say, rules):
+    """New paths that a `.gitignore` of the same turn ignores stay and are reported; those ignored before are not."""
+    sh(work, "mkdir -p sub/old out; echo 1 > sub/old/a; echo 1 > out/b; echo out/ > sub/.gitignore")
+    if rules is not None:
+        (work / ".gitignore").write_text(rules)
+    (work / "sub" / "out").mkdir()
+    message = say()
+    with checkpoints.guard(message):
+        sh(
+            work,
+            "printf '*.log\\n*.csv\\nbuild/\\nsub/old/\\n' > .gitignore; echo 1 > other.csv; echo 1 > sub/old/deep.csv",
+        )
+        sh(work, "mkdir -p build sub/out; echo 1 > build/x; echo 1 > a.log; echo 1 > sub/out/x.csv; echo 1 > new")
+    done = both(checkpoints, message)
+    assert (done.can_rewind, done.files_changed) == (True, (".gitignore", "new"))
+    assert done.unseen == (*(() if rules else ("a.log",)), "build", "other.csv", "sub/old/deep.csv")
+    assert [(work / name).exists() for name in ("build/x", "other.csv", "sub/old/deep.csv", "a.log")] == [True] * 4

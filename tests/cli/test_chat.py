@@ -54,6 +54,7 @@ def test_without_a_model_offline_answers(clew_cli, db):
     assert talks(db) == [["Hello", "You said: Hello"] * 2]
 
 
+@pytest.mark.checklist("D13")
 def test_it_goes_on_in_the_same_directory(clew_cli, db, tmp_path, monkeypatch):
     """Without a flag the last answered session of this directory goes on; elsewhere another begins."""
     clew_cli("chat", "One")
@@ -63,6 +64,7 @@ def test_it_goes_on_in_the_same_directory(clew_cli, db, tmp_path, monkeypatch):
     assert [len(talk) for talk in talks(db)] == [2, 4]
 
 
+@pytest.mark.checklist("D13")
 @pytest.mark.parametrize("flag", ["-n", "--new"])
 def test_new_begins_a_session(clew_cli, db, flag):
     """Whatever there is."""
@@ -73,6 +75,7 @@ def test_new_begins_a_session(clew_cli, db, flag):
     assert done.err.splitlines()[-1].startswith("conversation ")
 
 
+@pytest.mark.checklist("D13")
 @pytest.mark.parametrize("flag", ["-c", "--continue"])
 def test_a_session_is_named(clew_cli, db, flag):
     """By its id or its handle."""
@@ -95,6 +98,7 @@ def test_a_message_is_named(clew_cli, db, talk):
     assert clew_cli("ls", "--json").json["sessions"][0]["forked_from"] == id
 
 
+@pytest.mark.checklist("D12")
 def test_it_goes_on_from_the_newest_answer(db, clew_cli, here):
     """Never from a question, never in a subagent's trace; a tool's result is an answer."""
     with clew.open(db) as store:
@@ -117,6 +121,7 @@ def test_an_open_question_is_left_behind(db, clew_cli, talk):
     assert "Lost" in clew_cli("tree", id).out
 
 
+@pytest.mark.checklist("D13")
 @pytest.mark.parametrize("flag", ["-G", "--incognito"])
 def test_incognito_opens_no_store(clew_cli, db, flag, tmp_path, monkeypatch):
     """There is no file afterwards, and one that cannot be opened is no matter."""

@@ -87,7 +87,7 @@ def test_what_is_wrong_is_named(
     told.unlink()
     monkeypatch.setattr(doctor, "SPACE", 1 << 62)
     monkeypatch.setattr(doctor, "LOG", -1)
-    monkeypatch.setattr(doctor, "_EXTRAS", {"moon": "no_such_module"})
+    monkeypatch.setattr(doctor, "EXTRAS", {"moon": "no_such_module"})
     assert states(clew_cli) == {
         "clew": "ok", "extras": "note", "settings": "ok", "store": "ok", "log": "note", "space": "wrong", "key": "ok",
     }  # fmt: skip

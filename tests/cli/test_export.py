@@ -5,6 +5,7 @@ import stat
 from pathlib import Path
 
 import clew
+from clew.base.messages import Text, Thinking, ToolCall, ToolResult
 from clew.exports import restore
 from tests.sources.made import SESSION, claude_line, jsonl
 
@@ -107,3 +108,58 @@ def test_filters(clew_cli, talk, tmp_path: Path):
     assert [json.loads(line)["id"] for line in lines if '"type":"ref"' in line] == [one]
     assert clew_cli("export", one, "--project", "/src/app").code == 2
     assert '"refs":0' in clew_cli("export", "--since", "2999-01-01").out
+
+
+def test_a_compaction_in_an_export(clew_cli, talk, db: str):
+    """Markdown and HTML have the messages that a compaction replaced, and a line where it was made."""
+    session = talk("First question", "second")
+    with clew.open(db) as store:
+        store.sessions.get(session).compact(clew.user("The summary"))
+    for kind in ("markdown", "html"):
+        text = clew_cli("export", session, "--as", kind).out
+        assert text.index("First question") < text.index("Compacted here.") < text.index("The summary")
+
+
+LONG = 300_000
+
+
+def long_parts(db: str) -> str:
+    """A conversation with long parts of every kind, each with the word END as its last."""
+    long, lines = "x y " * (LONG // 4), "+line\n" * 60_000
+    calls = {
+        "Bash": {"command": f"{long}END"},
+        "Edit": {"file_path": "a.py", "old_string": f"{long}END", "new_string": f"{lines}END"},
+        "Write": {"file_path": "b.py", "content": f"{long}END"},
+        "apply_patch": {"patch": f"*** Begin Patch\n@@\n{lines}+END"},
+        "Task": {"prompt": f"{long}END"},
+        "WebFetch": {"url": "https://example.org/", "prompt": f"{long}END"},
+        "Other": {"value": f"{long}END"},
+        "Read": {"file_path": "c.py"},
+    }
+    blocks = [ToolCall(id=name, name=name, arguments=given) for name, given in calls.items()]
+    results = [
+        ToolResult(call_id=name, content=(Text(f"{long}END"),))
+        for name in calls
+        if name not in ("Edit", "Write", "apply_patch")
+    ]
+    with clew.open(db) as store:
+        session = store.sessions.create()
+        session.append(clew.user(f"{long}END"))
+        session.append(clew.Message("assistant", (Thinking(text=f"{long}END"), Text(f"{long}END"), *blocks)))
+        session.append(clew.Message("tool", tuple(results)))
+        return session.id
+
+
+def test_full_is_uncut(clew_cli, db: str):
+    """`--detail full` cuts nothing, however long; HTML of other details says how much it left out of each text."""
+    session = long_parts(db)
+    html = clew_cli("export", session, "--as", "html").out
+    assert html.count("END") == 16
+    assert "more characters" not in html
+    assert "more lines" not in html
+    assert clew_cli("export", session, "--as", "markdown").out.count("END") == 16
+    short = clew_cli("export", session, "--as", "html", "--detail", "conversation").out
+    assert short.count("END") < 16
+    assert f"{LONG + 3 - 100_000:,} more characters that are not in this file" in short
+    assert "more lines that are not in this file" in short
+    assert "raw form" not in short

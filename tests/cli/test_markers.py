@@ -22,6 +22,7 @@ def say(clew_cli: Run, *args: str) -> Done:
     return clew_cli("append", *args, input='{"text": "a"}')
 
 
+@pytest.mark.checklist("C40")
 def test_c40_our_folder_has_markers(clew_cli: Run, ours: Path) -> None:
     """The folder of the default store says to sync tools that it is not for them, and not to backups."""
     assert clew_cli("ls").code == 0

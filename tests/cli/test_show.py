@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 import clew
 from clew.store.session import delete_session
 from tests.cli.test_upkeep import damage
@@ -29,6 +31,7 @@ TALK = (
 )
 
 
+@pytest.mark.checklist("D17")
 def test_everything_that_was_said(clew_cli, talk):
     """Role headers with handles, thinking as a quote, tool calls fenced, errors marked, media named."""
     session = talk(*TALK, title="Build fails", cwd="/src/app")
@@ -210,3 +213,46 @@ def test_what_cannot_be_followed(clew_cli, talk):
     message = clew_cli("show", id, "--jsonl").lines[0]["id"]
     for args in ((id, "--json"), (id, "--as", "html"), (message,)):
         assert clew_cli("show", "--follow", *args).code == 2
+
+
+@pytest.fixture
+def compacted(db) -> str:
+    """A conversation of 33 messages, of which the model sees 6."""
+    with clew.open(db) as store:
+        session = store.sessions.create(title="Long")
+        session.append([clew.user(f"old word{n}") for n in range(27)])
+        session.compact([clew.user("the summary"), *(clew.assistant(f"new word{n}") for n in range(27, 32))])
+        return session.id
+
+
+def words(text: str) -> list[int]:
+    """The numbers of the messages in a text, in order."""
+    return [int(number) for number in dict.fromkeys(re.findall(r"word(\d+)", text))]
+
+
+@pytest.mark.parametrize("form", [[], ["--as", "markdown"], ["--as", "html"], ["--json"], ["--jsonl"], ["--as", "raw"]])
+def test_a_compacted_conversation_is_shown_whole(clew_cli, compacted, form):
+    """Every form has all messages, also those that a compaction replaced; --current has those that the model sees."""
+    assert words(clew_cli("show", compacted, *form).out) == list(range(32))
+    assert words(clew_cli("show", compacted, "--current", *form).out) == list(range(27, 32))
+
+
+def test_the_seam_of_a_compaction(clew_cli, compacted):
+    """A compaction is seen where it was made: a line in a text, a field in JSON, which can be appended elsewhere."""
+    for form in ([], ["--as", "markdown"], ["--as", "html"]):
+        shown = clew_cli("show", compacted, *form).out
+        assert shown.index("word26") < shown.index("Compacted here.") < shown.index("the summary")
+    lines = clew_cli("show", compacted, "--jsonl").lines
+    assert [line.get("compacted") for line in lines] == [*[None] * 27, 27, *[None] * 5]
+    text = "".join(f"{json.dumps({**line, 'id': None})}\n" for line in lines)
+    assert clew_cli("append", input=text).code == 0
+
+
+def test_the_last_messages_across_a_compaction(clew_cli, compacted):
+    """--last counts the messages of the whole history, and a message is shown with all that came before it."""
+    assert words(clew_cli("show", compacted, "--last", "8").out) == list(range(25, 32))
+    assert words(clew_cli("show", compacted, "--current", "--last", "8").out) == list(range(27, 32))
+    message = clew_cli("show", compacted, "--jsonl").lines[-2]["id"]
+    assert words(clew_cli("show", message).out) == list(range(31))
+    assert words(clew_cli("show", message, "--last", "6").out) == [26, 27, 28, 29, 30]
+    assert words(clew_cli("show", message, "--current").out) == list(range(27, 31))

@@ -3,6 +3,8 @@
 import json
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 import clew
 from clew.base.ids import ALPHABET
 from clew.cli.output.tree_layout import TreeItem, arrange, snippet
@@ -61,6 +63,7 @@ def sample(clew_cli, talk):
     return session
 
 
+@pytest.mark.checklist("D15")
 def test_the_documents_sample(clew_cli, talk):
     """The tree reads letter for letter as the document shows it, whatever order the branches were made in."""
     sample(clew_cli, talk)
@@ -117,6 +120,7 @@ def test_an_empty_store_has_no_messages(clew_cli, program):
     assert program("tree", "--json", env={"CLEW_DB": ""}).json == []
 
 
+@pytest.mark.checklist("D15")
 def test_the_newest_trees_come_last(clew_cli, talk):
     """Trees are sorted by their newest message, not by their first; a limit keeps the newest."""
     talk(line("aaaaaa", "user", "begun first, last active", 0), line("bbbbbb", "user", "late", 30))
@@ -126,6 +130,7 @@ def test_the_newest_trees_come_last(clew_cli, talk):
     assert clew_cli("tree", "--limit", "1").out.startswith("aaaaaa")
 
 
+@pytest.mark.checklist("D16")
 def test_orphans_are_roots():
     """A message whose parent is not there is shown as a root."""
     leaves = [TreeItem("b", "gone", START, "user", "b", "x"), TreeItem("c", "b", START, "user", "c", "y")]
@@ -149,6 +154,7 @@ def test_a_deep_talk_through_the_command_line(clew_cli, db):
     assert len(done.out.splitlines()) == 1_501
 
 
+@pytest.mark.checklist("D15")
 def test_snippets():
     """Fifty characters and not bytes, newlines as spaces, and something to see where there are no words."""
     assert snippet(clew.user("é" * 50)) == "é" * 50

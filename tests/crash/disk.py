@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.crash import lab
+from tests.reliability.tools import missing, need
 
 
 class Disk:
@@ -47,10 +47,12 @@ def mounted(folder: Path, size: str) -> Iterator[Disk]:
     """A disk of that size at `folder`; skips the test where mounting is not allowed."""
     folder.mkdir()
     if os.name != "posix" or os.geteuid() != 0:
-        lab.missing("mounting a small disk needs root")
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], capture_output=True)
+        missing("mounting a small disk needs root")
+    done = subprocess.run(
+        [need("mount"), "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], capture_output=True
+    )
     if done.returncode:
-        lab.missing(f"a small disk cannot be mounted: {done.stderr.decode().strip()}")
+        missing(f"a small disk cannot be mounted: {done.stderr.decode().strip()}")
     try:
         yield Disk(folder)
     finally:

@@ -6,32 +6,22 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
-
-import pytest
+from typing import Any, NamedTuple
 
 from tests.crash.simulator.shim import build
+from tests.reliability.tools import need
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 TARGET = HERE / "target.py"
 
 
-def missing(why: str) -> NoReturn:
-    """Skips the test; fails it where the tools are required."""
-    if os.environ.get("CLEW_REQUIRE_TOOLS"):
-        pytest.fail(why)
-    pytest.skip(why)
-
-
 def shim() -> Path:
     """The recorder of the simulator; skips, or fails, without a compiler."""
-    if shutil.which("gcc") is None:
-        missing("gcc is needed to build the simulator's shim")
+    need("gcc")
     return build()
 
 

@@ -19,8 +19,7 @@ import clew
 from clew.backends.sqlite import scrub
 from clew.keys import key_id
 from clew.store.session import delete_session
-from tests.crash import lab
-from tests.reliability.tools import output, python
+from tests.reliability.tools import need, output, python
 
 KEY, OTHER_KEY = bytes(range(32)), bytes(range(1, 33))
 SESSIONS, APPENDED = 45, 60
@@ -48,8 +47,7 @@ with clew.open(sys.argv[1], key=bytes.fromhex(sys.argv[2]) or None) as store:
 @pytest.fixture(scope="session")
 def stopper(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The library that stops a process before one of its calls."""
-    if shutil.which("gcc") is None:
-        lab.missing("gcc is needed to build the stopper")
+    need("gcc")
     built = tmp_path_factory.mktemp("stopper") / "stop.so"
     source = Path(__file__).with_name("stop.c")
     subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", built, source, "-ldl"], check=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import uuid
@@ -15,6 +14,7 @@ import pytest
 import clew
 from clew.errors import Conflict
 from tests.crash import lab
+from tests.reliability.tools import need_strace
 
 ID = "0198f000-0000-7000-8000-00000000000a"
 
@@ -82,8 +82,7 @@ def test_a_kill_between_commit_and_answer(tmp_path: Path, session: clew.Session)
 
 def test_a_kill_in_the_middle_of_the_commit(tmp_path: Path, session: clew.Session) -> None:
     """Killed at each sync of the append in turn: asking again gives one message, stored or not before."""
-    if shutil.which("strace") is None:
-        lab.missing("strace is needed to kill a process inside a system call")
+    need_strace()
     path = tmp_path / "s.db"
     expected = ["before"]
     for when in (1, 2):
@@ -125,8 +124,7 @@ def test_a_sync_that_fails_at_commit(tmp_path: Path, session: clew.Session, nth:
 @pytest.mark.parametrize("when", ["1..2", "2..3", "3..5"])
 def test_several_syncs_that_fail(tmp_path: Path, session: clew.Session, when: str) -> None:
     """The sync of the recovery may fail as well: the answers stay true."""
-    if shutil.which("strace") is None:
-        lab.missing("strace is needed to fail a range of calls")
+    need_strace()
     inject = f"inject=fsync,fdatasync:error=EIO:when={when}"
     prefix = ("strace", "-f", "-qq", "-o", os.devnull, "-e", "trace=fsync,fdatasync", "-e", inject)
     talk(tmp_path / "s.db", session.id, prefix=prefix)

@@ -110,8 +110,16 @@ def _console(command: str, output: str, learned: dict[str, str], where: str) -> 
     assert program(command) in RUN, f"{where}: nobody knows {command}"
     for shown, meant in learned.items():
         command = re.sub(rf"\b{shown}\b", meant, command)
+    # `python` is the one that runs the page: many systems have `python3` alone.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     done = subprocess.run(
-        ["bash", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False
+        ["bash", "-c", command],
+        env={**os.environ, "PATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
+        check=False,
     )
     if output:
         _compare(output, done.stdout, learned, f"{where}: {command}")

@@ -83,3 +83,8 @@ def test_every_promise_has_its_tests() -> None:
     }
     assert mutants
     assert [name for name in mutants if not (ROOT / f"tests/mutants/{name}.toml").exists()] == []
+
+
+def test_every_command_has_its_sentence() -> None:
+    """The table of commands in the reference gives a sentence for each, also for those in groups."""
+    assert "| None |" not in (ROOT / "docs/reference/cli.md").read_text(encoding="utf-8")

@@ -41,7 +41,7 @@ from clew.engine.sealing.envelope import (
 )
 from clew.engine.sealing.header import Secrets, pack, unpack
 from clew.engine.sealing.sealed import SealedBox, SealedSeal
-from clew.errors import Corrupted, Invalid, Sealed, WrongKey
+from clew.errors import Corrupted, Invalid, Sealed, WrongKey, install_hint
 from clew.store.parts import Parts
 from clew.store.session import row_of
 from tests.fixtures.make_format_1 import WORDS
@@ -754,7 +754,8 @@ def test_columns_hold_what_the_list_says(told: Path) -> None:
     """A sealed column holds envelopes or wrapped keys, a keyed hash is one, and what is clear is a number or a name."""
     kept = documented("## What stays clear")
     names = {
-        "ws", "session", "subagent", "branch", "receipts", "audit", "sealed", "store_id", "created_at", "secrets", "",
+        "ws", "session", "subagent", "branch", "purged", "receipts", "audit", "sealed", "store_id",
+        "created_at", "secrets", "",
     }  # fmt: skip
     seen: dict[str, int] = dict.fromkeys(kept, 0)
     for column, value in dump(told):
@@ -845,7 +846,7 @@ def test_a_machine_without_cryptography_says_what_to_install(tmp_path: Path) -> 
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_CRYPTOGRAPHY, str(path)], capture_output=True, text=True, timeout=60
     )
-    assert "pip install 'clew[crypto]'" in done.stdout, done.stderr
+    assert "pip install '.[crypto]'" in done.stdout, done.stderr
     assert path.read_bytes() == before
 
 
@@ -855,7 +856,7 @@ def test_without_cryptography_no_file_is_begun(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_CRYPTOGRAPHY, str(path)], capture_output=True, text=True, timeout=60
     )
-    assert "pip install 'clew[crypto]'" in done.stdout, done.stderr
+    assert "pip install '.[crypto]'" in done.stdout, done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -881,4 +882,4 @@ def test_a_plain_store_does_without_cryptography(tmp_path: Path) -> None:
         text=True,
         timeout=60,
     )
-    assert done.stdout.splitlines() == ["plain True", "pip install 'clew[crypto]' plain"], done.stderr
+    assert done.stdout.splitlines() == ["plain True", f"{install_hint('crypto')} plain"], done.stderr

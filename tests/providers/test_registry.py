@@ -31,6 +31,7 @@ ALLOWED = {
     "agents/serial.py": "transcripts of agents hold messages of Anthropic or OpenAI, and do not say which",
     "chat/claude_program.py": "the program is called claude",
     "chat/factory.py": "the program is called claude",
+    "cli/commands/doctor.py": "extras have the names of providers",
     "cli/setup/installation.py": "the program `claude` has the name of a provider",
     "adapters/claude.py": "transcripts of the Claude Agent SDK",
     "adapters/litellm.py": "LiteLLM names endpoints after providers",

@@ -33,6 +33,7 @@ def in_files(path: Path, what: str) -> list[str]:
     return [file.name for file in path.parent.iterdir() if what.encode() in file.read_bytes()]
 
 
+@pytest.mark.checklist("C27")
 def test_ac_001_a_conversation_that_ends_is_stored(service: RecordService, path: Path) -> None:
     """A committed record is encrypted, stored within 150 ms, and listed first; its snapshot is deleted."""
     made(service, "older")
@@ -50,6 +51,7 @@ def test_ac_001_a_conversation_that_ends_is_stored(service: RecordService, path:
     assert in_files(path, CANARY) == []
 
 
+@pytest.mark.checklist("C6")
 def test_ac_002_a_snapshot_is_restored_after_a_crash(path: Path) -> None:
     """A second process with the key reads the snapshot and the messages within two seconds."""
     with clew.open(path, key=KEY) as store:
@@ -85,6 +87,7 @@ def test_ac_003_what_is_older_than_the_window_goes_at_activation(path: Path, clo
         service.dispose()
 
 
+@pytest.mark.checklist("C19", "C22")
 def test_ac_004_a_purge_for_privacy_leaves_nothing(path: Path, clock: FakeClock) -> None:
     """Text, attachments and snapshot are removed from every file, also of a plain store; an event has the reason."""
     with clew.open(path, clock=clock) as store:
@@ -116,6 +119,7 @@ def damage(path: Path) -> None:
     conn.close()
 
 
+@pytest.mark.checklist("C16")
 def test_ac_005_a_damaged_record_is_purged_if_the_service_is_strict(sealed: Store, path: Path) -> None:
     """Reading a damaged record raises an error, emits an event and purges the record; the others stay."""
     service = RecordService(sealed, strict=True)
@@ -138,6 +142,7 @@ def test_ac_005_a_damaged_record_is_purged_if_the_service_is_strict(sealed: Stor
     service.dispose()
 
 
+@pytest.mark.checklist("C16")
 def test_ac_005_by_default_the_bytes_are_kept(
     service: RecordService, heard: list[events.RecordEvent], path: Path
 ) -> None:
@@ -198,6 +203,7 @@ def test_edge_a_shorter_window_takes_effect_at_once(sealed: Store, clock: FakeCl
         assert record.retention.retention_expires_at.startswith("2025-11-05")
 
 
+@pytest.mark.checklist("C17")
 def test_edge_a_key_is_exchanged_while_the_service_goes_on(sealed: Store, path: Path, clock: FakeClock) -> None:
     """Rotating the store's key re-encrypts every record, and records are read and written before, during and after."""
     other = bytes(reversed(range(32)))
@@ -242,6 +248,7 @@ def test_sweeps_do_not_touch_what_is_active(sealed: Store, clock: FakeClock) -> 
         assert service.sweep().purged_count == 0
 
 
+@pytest.mark.checklist("C21")
 def test_counts_are_accurate_and_nothing_is_left(
     service: RecordService, sealed: Store, heard: list[events.RecordEvent], path: Path
 ) -> None:
@@ -258,9 +265,9 @@ def test_counts_are_accurate_and_nothing_is_left(
     assert (done.purged_count, len(heard)) == (5, 6)
     rows = Parts.of(sealed).engine.read(lambda tx: tx.maintenance.sizes())
     assert {name: count for name, count in rows.items() if count} == {
-        "refs": 3,
+        "refs": 4,
         "log": rows["log"],
-    }  # receipts, audit, policy
+    }  # receipts, audit, policy, hashes of purged ids
     assert {file.name for file in path.parent.iterdir()} <= {
         f"{path.name}{end}" for end in ("", "-wal", "-shm", "-lock", "-reserve")
     }
@@ -280,6 +287,7 @@ def test_c15_no_name_of_a_record_shows(service: RecordService, path: Path) -> No
     assert CANARY not in path.name
 
 
+@pytest.mark.checklist("C19")
 def test_c19_a_purge_takes_at_most_half_a_second(service: RecordService) -> None:
     """A record of a hundred messages is gone, traces and all, within 500 ms; on a busy machine one of three is."""
     took = []
@@ -293,6 +301,7 @@ def test_c19_a_purge_takes_at_most_half_a_second(service: RecordService) -> None
     assert min(took) < 0.5
 
 
+@pytest.mark.checklist("C30")
 def test_c30_one_write_in_twenty_takes_at_most_150_ms(service: RecordService, heard: list[events.RecordEvent]) -> None:
     """The 95th percentile of a hundred commits is far below the limit, and no event reports slow writes."""
     made(service, "talk")
@@ -311,6 +320,7 @@ def test_c30_one_write_in_twenty_takes_at_most_150_ms(service: RecordService, he
 # -- guidelines
 
 
+@pytest.mark.checklist("C32")
 def test_c32_there_is_never_anything_to_compact(service: RecordService, sealed: Store) -> None:
     """A record has one revision, whatever happens to it: updates add messages, and what they replace is replaced.
 
@@ -331,6 +341,7 @@ def test_c32_there_is_never_anything_to_compact(service: RecordService, sealed: 
     assert abs(stored(service.update("talk", {"title": "title 5"})).storage.size_bytes - size) < 50
 
 
+@pytest.mark.checklist("C33")
 def test_c33_the_store_is_the_index(path: Path, clock: FakeClock) -> None:
     """A list reads no messages and is fast among many; it is not cached, so another's purge shows at once."""
     with clew.open(path, key=KEY, clock=clock) as one, clew.open(path, key=KEY, clock=clock) as other:
@@ -354,6 +365,7 @@ def test_c33_the_store_is_the_index(path: Path, clock: FakeClock) -> None:
             assert here.list(limit=1).items[0].title == "renamed"
 
 
+@pytest.mark.checklist("C34")
 def test_c34_summaries_come_after_the_record_is_stored(sealed: Store) -> None:
     """A record is stored before it is summarised, on another thread, and its summary is added when it is there."""
     go_on, asked = threading.Event(), threading.Event()
@@ -419,6 +431,7 @@ def test_c34_a_summary_that_comes_too_late_is_dropped(sealed: Store) -> None:
         assert again.get("gone") is None
 
 
+@pytest.mark.checklist("C23")
 def test_c23_nothing_that_is_said_reaches_a_log(service: RecordService, caplog: pytest.LogCaptureFixture) -> None:
     """Failing calls and failing subscribers log no content."""
 

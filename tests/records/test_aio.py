@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 import clew.aio
-from clew.errors import Closed
+from clew.errors import Closed, install_hint
 from clew.records import Policy, deferred, events
 from clew.records import service as sync
 from clew.records.aio import Pending, RecordService
@@ -154,4 +154,4 @@ def test_without_anyio_it_says_what_to_install() -> None:
         "except ImportError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "clew.records.aio needs anyio: pip install 'clew[aio]'\n"
+    assert done.stdout == f"clew.records.aio needs anyio. {install_hint('aio')}\n"

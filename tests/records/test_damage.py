@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import clew
+from clew.errors import Corrupted
 from clew.records import ConversationRecord, ConversationSummary, RecordService, events
 from clew.records.frames import DAMAGED
 from clew.store.store import Store
@@ -101,3 +103,19 @@ def test_a_record_deleted_while_it_is_summarised_is_no_failure(sealed: Store) ->
     service.delete("talk", "user-requested")
     go_on.set()
     service.dispose(30)
+
+
+@pytest.mark.checklist("C9")
+def test_a_damaged_attachment_is_reported(service: RecordService, path: Path, heard: list[events.RecordEvent]) -> None:
+    """Reading an attachment that is damaged raises Corrupted and emits CorruptionDetected."""
+    made(service, "talk")
+    kept = service.attach("talk", b"x" * 100_000, type="document")
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE chunks SET body = zeroblob(length(body))")
+    heard.clear()
+    with pytest.raises(Corrupted):
+        list(service.open_attachment("talk", kept.uri))
+    (event,) = heard
+    assert isinstance(event, events.CorruptionDetected)
+    assert (event.conversation_id, event.purged) == ("talk", False)
+    assert kept.checksum in event.where

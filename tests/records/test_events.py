@@ -10,6 +10,7 @@ from clew.records.events import Events
 from tests.records.talk import frame, made, snapshot, summary
 
 
+@pytest.mark.checklist("C5")
 def test_c5_what_is_stored_and_deleted_is_told(service: RecordService, heard: list[events.RecordEvent]) -> None:
     """A write emits an event with the summary, a deletion one with its reason, and a snapshot none."""
     made(service, "talk")
@@ -42,6 +43,7 @@ def test_what_is_told_is_stored_already(service: RecordService) -> None:
     assert seen == ["Debugging failing test", "T"]
 
 
+@pytest.mark.checklist("C5")
 def test_c5_a_subscriber_that_fails_hurts_nobody(service: RecordService) -> None:
     """The call succeeds, and the other subscribers hear of it."""
     heard: list[events.RecordEvent] = []

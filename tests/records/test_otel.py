@@ -17,6 +17,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import clew
+from clew.errors import install_hint
 from clew.records import RecordService, events, otel
 from tests.records.talk import frame, given, made
 
@@ -109,4 +110,4 @@ def test_without_opentelemetry_it_says_what_to_install() -> None:
         "except ImportError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "clew.otel needs opentelemetry-api: pip install 'clew[otel]'\n"
+    assert done.stdout == f"clew.otel needs opentelemetry-api. {install_hint('otel')}\n"

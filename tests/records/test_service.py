@@ -33,6 +33,7 @@ from tests.records.talk import frame, given, made, snapshot, stored, summary, te
 # -- beginning and end
 
 
+@pytest.mark.checklist("C2", "C28")
 def test_nothing_works_before_it_is_initialized(sealed: Store) -> None:
     """Every call is refused until `initialize`, and again after `dispose`; both may be called twice."""
     service = RecordService(sealed)
@@ -71,6 +72,7 @@ def test_one_that_was_never_initialized_can_be_disposed_of(sealed: Store) -> Non
         service.initialize()
 
 
+@pytest.mark.checklist("C28")
 def test_dispose_waits_for_calls_that_are_going_on(sealed: Store) -> None:
     """`dispose` waits for running calls."""
     service = RecordService(sealed)
@@ -108,6 +110,7 @@ def test_what_fails_in_the_background_is_told_by_name(sealed: Store) -> None:
     assert [str(error) for error in caught.value.failures] == ["canary"]
 
 
+@pytest.mark.checklist("C28")
 def test_dispose_does_not_wait_for_ever(sealed: Store) -> None:
     """After the grace it says how many calls were still going on, and what else was not done, in one error."""
 
@@ -152,6 +155,7 @@ def test_a_record_is_created_and_read(service: RecordService) -> None:
     assert record.version == 1
 
 
+@pytest.mark.checklist("C3")
 def test_create_update_and_get_of_ids_that_are_taken_or_unknown(service: RecordService) -> None:
     """A second record with an id is a Conflict, an update of none is NotFound, and reading one gives None."""
     made(service, "talk")
@@ -208,6 +212,7 @@ def test_frames_of_two_conversations_may_have_the_same_id(service: RecordService
     assert service.get("four") is None
 
 
+@pytest.mark.checklist("C10")
 def test_an_update_changes_what_it_says_and_nothing_else(service: RecordService) -> None:
     """Messages are added; title and summary are replaced; retention and metrics are merged field by field."""
     before = made(service, "talk", summary=summary("before"), metrics={"averageLatencyMs": 7})
@@ -259,6 +264,7 @@ def test_a_message_on_a_branch_is_not_taken_for_stored(service: RecordService, s
         service.update("talk", {"appendMessages": [second]})
 
 
+@pytest.mark.checklist("C8")
 def test_sequences_stay_in_order(service: RecordService) -> None:
     """Sequence numbers keep their gaps; if two writers chose the same, the later message gets the next one."""
     made(service, "talk", frame(10), frame(20, "assistant"))
@@ -306,6 +312,7 @@ def test_a_field_that_someone_else_has_set_is_a_conflict(service: RecordService)
 # -- lists
 
 
+@pytest.mark.checklist("C4")
 def test_lists_are_last_interaction_first(service: RecordService) -> None:
     """Records are listed by last interaction, in pages with a total; a new title does not count."""
     for n in range(7):
@@ -325,6 +332,7 @@ def test_lists_are_last_interaction_first(service: RecordService) -> None:
     assert service.list(limit=7).next_cursor is None
 
 
+@pytest.mark.checklist("C4")
 def test_a_cursor_survives_changes(service: RecordService) -> None:
     """Deletions, additions and messages between two pages neither repeat nor hide other records."""
     for n in range(6):
@@ -338,6 +346,7 @@ def test_a_cursor_survives_changes(service: RecordService) -> None:
     assert [one.conversation_id for one in rest.items] == ["talk-3", "talk-1", "talk-0"]
 
 
+@pytest.mark.checklist("C4")
 def test_ties_are_broken(path, clock: FakeClock) -> None:
     """Records of the same moment have one order, the later first, and pages that agree with it."""
     clock.tick = 0
@@ -354,6 +363,7 @@ def test_ties_are_broken(path, clock: FakeClock) -> None:
         assert found == whole == [f"talk-{n}" for n in reversed(range(5))]
 
 
+@pytest.mark.checklist("C4")
 @pytest.mark.parametrize("cursor", ["", "x", "1.2.3", "zz.1.00", 5])
 def test_a_bad_cursor_is_invalid(service: RecordService, cursor: str) -> None:
     """A cursor that no list has made is an error, not the first page."""
@@ -466,6 +476,7 @@ def test_everything_includes_the_trash(service: RecordService, sealed: Store) ->
     assert sealed.sessions.trashed().items == []
 
 
+@pytest.mark.checklist("C20")
 def test_an_unknown_reason_is_refused(service: RecordService) -> None:
     """A reason is one of those that are defined, and nothing goes for another."""
     made(service, "talk")
@@ -479,6 +490,7 @@ def test_an_unknown_reason_is_refused(service: RecordService) -> None:
 # -- sizes and attachments
 
 
+@pytest.mark.checklist("C29")
 def test_a_record_that_is_too_large_is_refused(sealed: Store) -> None:
     """The limit holds for create and for what is added up to it, and nothing is stored of what goes over it."""
     with RecordService(sealed, max_payload=10_000) as service:
@@ -501,9 +513,9 @@ def test_a_record_that_is_too_large_is_refused(sealed: Store) -> None:
 def noted_size(store: Store, key: str) -> tuple[int, int]:
     """The size that the record's data notes, and what its messages add up to."""
     repository = Repository(store, 1, False)
-    found = repository.find(ids.parse(key))
+    found = repository.find(repository.key(key))
     assert found is not None
-    nodes = store.sessions.get(key).path()
+    nodes = store.sessions.get(ids.text(found.row.key)).path()
     return found.fields.size, sum(len(node_row(node)[BODY]) for node in nodes)
 
 
@@ -512,6 +524,7 @@ def test_the_noted_size_is_what_is_stored(sealed: Store) -> None:
     name = "01890000-0000-7000-8000-000000000001"
     with RecordService(sealed, max_payload=20_000) as service:
         made(service, name, frame(content="x" * 3000))
+        (session,) = sealed.sessions.list().items
 
         def write(n: int) -> None:
             service.update(name, {"appendMessages": [frame(n, content="x" * 1000), frame(n + 1)]})
@@ -519,19 +532,19 @@ def test_the_noted_size_is_what_is_stored(sealed: Store) -> None:
             assert noted == counted > 1000
 
         write(2)
-        sealed.sessions.get(name).append(clew.user("y" * 2000))
+        session.append(clew.user("y" * 2000))
         write(4)
-        session = sealed.sessions.get(name)
+        session.refresh()
         session.rewind(to=session.path()[0].id)
         write(6)
         service.commit_snapshot(snapshot(name, frame(8, content="x" * 500)))
         assert len(set(noted_size(sealed, name))) == 1
         session.refresh().compact([clew.user("short")])
         write(9)
-        fork = sealed.sessions.fork(name)
+        fork = sealed.sessions.fork(session.id)
         service.update(fork.id, {"appendMessages": [frame(11, content="x" * 700)]})
         assert len(set(noted_size(sealed, fork.id))) == 1
-        sealed.sessions.get(name).append(clew.user("z" * 20_000))
+        session.refresh().append(clew.user("z" * 20_000))
         with pytest.raises(Invalid, match="limit"):
             service.update(name, {"appendMessages": [frame(13)]})
 
@@ -548,7 +561,7 @@ def test_a_write_does_not_count_the_record_again(sealed: Store, monkeypatch: pyt
     name = "01890000-0000-7000-8000-000000000001"
     with RecordService(sealed) as service:
         made(service, name, *[frame(n) for n in range(1, 200)])
-        sealed.sessions.get(name).append(clew.user("From elsewhere"))
+        sealed.sessions.latest().append(clew.user("From elsewhere"))
         monkeypatch.setattr(SQLiteTx, "body_bytes", spy)
         service.update(name, {"appendMessages": [frame(300)]})
         assert counted == [200]
@@ -594,6 +607,7 @@ def test_a_record_over_the_limit_can_be_kept_and_ended(sealed: Store) -> None:
             service.update(session.id, {"appendMessages": [frame()]})
 
 
+@pytest.mark.checklist("C29")
 def test_ten_megabytes_by_default(sealed: Store) -> None:
     """Nine are stored; eleven are not."""
     with RecordService(sealed) as service:
@@ -602,6 +616,7 @@ def test_ten_megabytes_by_default(sealed: Store) -> None:
             service.create(given("eleven", frame(content="x" * 11_000_000)))
 
 
+@pytest.mark.checklist("C9", "C29")
 def test_attachments_are_stored_in_pieces(service: RecordService, sealed: Store) -> None:
     """A file of any size is streamed, referenced by messages, checked, and deleted with the record."""
     made(service, "talk")
@@ -644,6 +659,7 @@ def test_attachments_are_stored_in_pieces(service: RecordService, sealed: Store)
 # -- export
 
 
+@pytest.mark.checklist("C23")
 def test_c23_a_record_leaves_only_if_it_may(
     service: RecordService, sealed: Store, heard: list[events.RecordEvent]
 ) -> None:
@@ -748,6 +764,7 @@ def test_what_does_not_decode_is_damage(service: RecordService, sealed: Store) -
     assert service.purge_all("workspace-reset").purged_count == 2
 
 
+@pytest.mark.checklist("C35")
 def test_c35_it_works_in_memory(clock: FakeClock) -> None:
     """For tests the whole service runs on a store that is never written."""
     with clew.open(":memory:", clock=clock) as store, RecordService(store) as service:

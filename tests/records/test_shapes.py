@@ -43,6 +43,7 @@ def golden(tmp_path: Path) -> bytes:
     return to_json(record)
 
 
+@pytest.mark.checklist("C7", "C8")
 def test_a_record_is_what_its_consumers_expect(tmp_path: Path) -> None:
     """Every field of the schema, optional ones included, under its name and in its form; size and checksum computed."""
     wanted, record = json.loads(GOLDEN.read_text()), json.loads(golden(tmp_path))
@@ -72,7 +73,7 @@ console.log("ok");
 def test_javascript_reads_it(tmp_path: Path) -> None:
     """Times are as JavaScript writes them, nothing is null, and the checksum is that of what JavaScript would write."""
     if shutil.which("node") is None:
-        pytest.skip("node is not installed")
+        pytest.skip("node is not installed")  # also where tools are required: a JavaScript runtime is not one of them
     done = subprocess.run(["node", "-e", CONSUMER], input=golden(tmp_path), capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (0, b"ok\n"), done.stderr
 
@@ -126,6 +127,7 @@ GOOD: dict[str, Any] = {
 }
 
 
+@pytest.mark.checklist("C12")
 @pytest.mark.parametrize("shape", GOOD)
 def test_every_shape_has_its_guard(shape: str) -> None:
     """Valid values pass; missing and unknown fields and other types are Invalid."""
@@ -181,6 +183,7 @@ BAD = [
 ]
 
 
+@pytest.mark.checklist("C9")
 @pytest.mark.parametrize(("shape", "wrong"), BAD)
 def test_what_is_wrong_is_told(shape: str, wrong: dict[str, Any]) -> None:
     """Values outside of what the schema allows are Invalid, and say so without a traceback of the library below."""

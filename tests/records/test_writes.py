@@ -45,6 +45,7 @@ def fails(breaker: Breaker, error: type[Exception] = Unavailable) -> None:
         raise error("x")
 
 
+@pytest.mark.checklist("C36")
 def test_c36_a_circuit_opens_after_repeated_failures_and_closes_again() -> None:
     """Five failures in a row open it; nothing is tried until the cool-down is over; then one call decides."""
     clock, told = Seconds(), list[str]()
@@ -87,6 +88,7 @@ def test_c36_other_errors_show_that_the_store_works(error: type[BaseException]) 
     assert state(breaker) == "closed"
 
 
+@pytest.mark.checklist("C36")
 def test_c36_a_service_stops_writing_to_a_broken_disk(sealed: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """After repeated errors writes are refused without being tried, reads go on, and the events tell."""
     clock, heard, tried = Seconds(), list[events.RecordEvent](), list[int]()
@@ -122,6 +124,7 @@ def test_c36_a_service_stops_writing_to_a_broken_disk(sealed: Store, monkeypatch
 # -- latency
 
 
+@pytest.mark.checklist("C30")
 def test_c30_slow_writes_are_noticed_once() -> None:
     """If more than one write in twenty is slow, an event says so once, and again only after an improvement."""
     latency = Latency(150)
@@ -139,6 +142,7 @@ def test_c30_few_writes_are_too_few_to_tell() -> None:
     assert all(latency.note(took) is None for took in [1] * 19 + [1000])
 
 
+@pytest.mark.checklist("C30")
 def test_c30_a_service_tells_of_slow_writes(sealed: Store) -> None:
     """A write that is slow by the service's clock emits an event."""
     clock, heard = Seconds(), list[events.RecordEvent]()

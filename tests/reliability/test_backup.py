@@ -16,7 +16,7 @@ import clew
 from clew.errors import Closed, Conflict, Corrupted, Invalid, ReadOnly, StorageFull
 from clew.store.store import Store
 from tests.reliability import sample
-from tests.reliability.tools import need_strace, output, python
+from tests.reliability.tools import need, need_strace, output, python
 
 
 @pytest.fixture
@@ -260,7 +260,7 @@ def test_a_full_disk(full: Store, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     if subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", disk], capture_output=True, check=False
+        [need("mount"), "-t", "tmpfs", "-o", "size=200k", "tmpfs", disk], capture_output=True, check=False
     ).returncode:
         pytest.skip("mounting is not allowed here")
     try:
@@ -301,7 +301,9 @@ def test_a_read_only_file_system(full: Store, tmp_path: Path) -> None:
     """A file system mounted for reading is told as ReadOnly."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", disk], capture_output=True, check=False).returncode:
+    if subprocess.run(
+        [need("mount"), "-t", "tmpfs", "-o", "ro", "tmpfs", disk], capture_output=True, check=False
+    ).returncode:
         pytest.skip("mounting is not allowed here")
     try:
         with pytest.raises(ReadOnly):

@@ -161,6 +161,13 @@ def test_what_raises_doubts(going: list[datetime], total: int, newest: datetime,
     assert len(set(found)) == count
 
 
+@pytest.mark.parametrize(("late", "record", "asks"), [(180, True, False), (181, True, True), (365, False, False)])
+def test_records_raise_doubts_sooner(late: int, record: bool, asks: bool) -> None:
+    """A record that was due more than 180 days ago stops the sweep, also next to a session that was due before."""
+    going = [Due("id", T0, T0 - late * DAY, "policy", record), Due("chat", T0, T0 - 365 * DAY, "policy")]
+    assert bool(doubts(going, 100, (T0, "id"), T0, 0.5)) == asks
+
+
 # -- with the clock of the whole process turned
 
 

@@ -268,7 +268,8 @@ def test_any_dropped_row(original: Path, tmp_path: Path, table: str) -> None:
         key = {"labels": "hex(look) || ref", "uses": "blob || '.' || user", "header": "name"}.get(table, "rowid")
         keys = [row[0] for row in conn.execute(f"SELECT {key} FROM {table}")]
         if table == "log":
-            keys.remove(conn.execute("SELECT max(pos) FROM log").fetchone()[0])
+            ends = {row[0] for row in conn.execute("SELECT max(pos) FROM log GROUP BY pos >> 24")}
+            keys = [one for one in keys if one not in ends]
         shared = "SELECT r.ref FROM refs r JOIN refs s ON s.head = r.head AND s.ref != r.ref"
         spared = {row[0] for row in conn.execute(shared)} if table == "refs" else set()
     chosen = [one for one in keys if one not in spared]
@@ -352,7 +353,7 @@ def test_a_changed_column(copy: Path, where: Places, name: str) -> None:
         assert located(found, where, row)
     elif table in ("nodes", "quarantine", "runs", "refs", "labels", "log", "blobs", "chunks", "uses"):
         names = {session for sessions, _ in where.values() for session in sessions if session}
-        known = name != "refs.key"  # then it goes by its new name
+        known = name != "refs.key" and table != "log"  # then it goes by its new name; the first log is of no session
         assert any(one.session in names or one.where in names or not known for one in found), found
 
 

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -18,13 +19,18 @@ DEAR = "facts = CAST(substr(facts, 1, 41) || x'01' || substr(facts, 43) AS BLOB)
 AS_IT_WAS = DEAR.replace("01", "00")
 
 
+def missing(why: str) -> NoReturn:
+    """Skips the test, for a reason of one line; fails it if CLEW_REQUIRE_TOOLS says that every tool must be there."""
+    if os.environ.get("CLEW_REQUIRE_TOOLS"):
+        pytest.fail(why)
+    pytest.skip(why)
+
+
 def need(tool: str) -> str:
-    """Where a tool is; skips the test without it, unless CLEW_REQUIRE_TOOLS says that it must be there."""
+    """Where a tool is; without it the test is skipped."""
     found = shutil.which(tool)
-    if found is None and os.environ.get("CLEW_REQUIRE_TOOLS"):
-        pytest.fail(f"{tool} is not installed")
     if found is None:
-        pytest.skip(f"{tool} is not installed")
+        missing(f"{tool} is not installed")
     return found
 
 
@@ -32,9 +38,7 @@ def need_strace() -> str:
     """strace, where it is there and may trace."""
     strace = need("strace")
     if subprocess.run([strace, "-f", "true"], capture_output=True, check=False).returncode:
-        if os.environ.get("CLEW_REQUIRE_TOOLS"):
-            pytest.fail("strace may not trace here")
-        pytest.skip("strace may not trace here")
+        missing("strace may not trace here")
     return strace
 
 

@@ -121,7 +121,7 @@ def test_a_policy_out_of_range_is_invalid(settings: Any) -> None:
 
 @pytest.mark.parametrize(
     ("settings", "given"),
-    [({"days": None}, {}), ({"days": None}, {"record": True}), ({"trash_days": None}, {"trashed_at": T0}),
+    [({"days": None}, {}), ({"trash_days": None}, {"trashed_at": T0}),
      ({"days": None, "records": 30}, {}), ({"workspaces": {"a": None}}, {"workspace": "a"})],
 )  # fmt: skip
 def test_a_policy_may_have_no_limit(settings: Any, given: Any) -> None:
@@ -452,12 +452,9 @@ def test_a_session_that_comes_to_life_meanwhile_stays(
 
         monkeypatch.setattr(Parts.of(store).purger, "purge", late)
         swept = sweep(store, Policy())
-        if deed == "release":  # it changes nothing about what is due
-            assert swept.sessions == (session.id, other.id)
-            return
         assert swept.sessions == (other.id,)
         assert [failure.session for failure in swept.failures] == [session.id]
-        assert "no longer due" in swept.failures[0].error
+        assert ("changed meanwhile" if deed == "release" else "no longer due") in swept.failures[0].error
         assert store.sessions.list().items == [session]
 
 
@@ -653,11 +650,9 @@ def test_errors_are_told_and_do_not_end_a_sweeper(path: Path, clock: FakeClock) 
     assert isinstance(errors.pop(), clew.SweepRefused)
     assert store.sessions.list().items == [session]
     store.close()
-    wait._ready.release()
     assert sweeper._thread is not None
-    sweeper._thread.join(30)
     assert not sweeper._thread.is_alive()
-    assert isinstance(errors.pop(), clew.Closed)
+    assert errors == []
 
 
 def test_without_listeners_a_sweeper_logs(path: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
@@ -671,7 +666,7 @@ def test_without_listeners_a_sweeper_logs(path: Path, clock: FakeClock, caplog: 
             assert caplog.messages == []
             clock.advance(40 * DAY)
             wait.tick()
-            assert caplog.messages == ["sweep: 1 of 1 sessions purged"]
+            assert caplog.messages == ["sweep: 1 of 1 sessions purged, 0 failed"]
             sweeper._open = lambda: [5]  # type: ignore[list-item]
             sweeper.sweep_now()
             wait.settled()

@@ -73,6 +73,7 @@ def test_plain_files_of_the_original_are_read(tmp_path: Path) -> None:
     assert (one.id, one.message_count) == (ID, 1)
 
 
+@pytest.mark.checklist("A26")
 def test_encrypted_files_of_the_original_are_read(tmp_path: Path) -> None:
     """A file that plain AES-GCM made, nonce first and bound to nothing, opens; with another key it does not."""
     nonce = bytes(range(12))
@@ -92,6 +93,7 @@ def test_an_original_may_begin_with_a_brace(tmp_path: Path) -> None:
     assert len(FileStore(tmp_path, KEY).list()) == 1
 
 
+@pytest.mark.checklist("A26")
 def test_the_original_can_read_what_is_compatible(tmp_path: Path) -> None:
     """With `compatible`, files have the original format: only the document, or nonce and ciphertext."""
     snapshot = sample(messages=pictures(PICTURE))
@@ -121,6 +123,7 @@ def test_a_plain_file_is_a_document_with_one_field_more(tmp_path: Path) -> None:
 # -- attacks
 
 
+@pytest.mark.checklist("A36")
 @pytest.mark.parametrize("compatible", [False, True])
 @pytest.mark.parametrize("key", [None, KEY])
 def test_a_file_under_another_name(tmp_path: Path, key: bytes | None, compatible: bool) -> None:
@@ -174,6 +177,7 @@ def store_list(store: FileStore) -> None:
         pass
 
 
+@pytest.mark.checklist("A27")
 @pytest.mark.parametrize("key", [None, KEY])
 def test_cut_short(tmp_path: Path, key: bytes | None) -> None:
     """A file that was cut short does not load."""
@@ -271,6 +275,7 @@ def test_newer_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 # -- listing
 
 
+@pytest.mark.checklist("A24", "A32")
 def test_a_list_passes_over_what_is_foreign(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Other names are logged at DEBUG, damaged files at WARNING; neither prevents a list."""
     logger = logging.getLogger("tests.snapshots")
@@ -338,6 +343,7 @@ def test_a_damaged_beginning_is_damage_and_not_a_wrong_key(tmp_path: Path) -> No
         assert store.list() == []
 
 
+@pytest.mark.checklist("A16")
 @pytest.mark.parametrize("key", [None, KEY])
 def test_a_list_reads_the_beginning(key: bytes | None) -> None:
     """Of files that clew wrote no more than the beginning is read, however long they are."""
@@ -570,6 +576,7 @@ def test_a_name_is_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 # -- what it is given
 
 
+@pytest.mark.checklist("A24")
 @pytest.mark.parametrize("key", [b"", bytes(16), bytes(31), bytes(33), "x" * 32, 7])
 def test_keys_of_another_size(key: Any) -> None:
     """A key has 32 bytes; the error tells what was wanted and what was given, and not the key."""
@@ -580,12 +587,14 @@ def test_keys_of_another_size(key: Any) -> None:
         assert repr(key)[2:-1] not in str(caught.value) or not key
 
 
+@pytest.mark.checklist("A28")
 def test_keys_are_random() -> None:
     """Each key is another one."""
     assert len(generate_key()) == 32
     assert generate_key() != generate_key()
 
 
+@pytest.mark.checklist("A25")
 @pytest.mark.parametrize("directory", ["~", "~/conversations", "~user/x", "a\0b", None, 7])
 def test_directories(directory: Any) -> None:
     """A tilde is not expanded, and not taken for the name of a folder either."""

@@ -24,6 +24,7 @@ class Watched:
         raise AssertionError(f"{name} was called")
 
 
+@pytest.mark.checklist("A29", "A34")
 @pytest.mark.parametrize(
     "id",
     [
@@ -37,6 +38,7 @@ def test_ids(id: str) -> None:
     assert validate_snapshot_id(id) == id
 
 
+@pytest.mark.checklist("A29", "A34")
 @pytest.mark.parametrize("id", [*NO_IDS, None, 7, b"a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"])
 def test_no_ids(id: Any) -> None:
     """Anything else is not, and the error is one of its own kind."""
@@ -47,6 +49,7 @@ def test_no_ids(id: Any) -> None:
     assert not isinstance(caught.value, OSError)
 
 
+@pytest.mark.checklist("A33")
 def test_the_error_shows_little() -> None:
     """At most 32 letters of what was given are in the error, quoted, without control characters."""
     with pytest.raises(InvalidSnapshotID) as caught:
@@ -62,6 +65,7 @@ def test_the_error_shows_little() -> None:
     assert "…" not in str(caught.value)
 
 
+@pytest.mark.checklist("A30")
 @pytest.mark.parametrize("id", NO_IDS)
 def test_nothing_is_touched(id: str) -> None:
     """The id is validated before any call to the file system."""
@@ -72,6 +76,7 @@ def test_nothing_is_touched(id: str) -> None:
             call()
 
 
+@pytest.mark.checklist("A31")
 @pytest.mark.parametrize("directory", ["", "/", ".", "a", "/a/b/../c"])
 def test_the_way_stays_inside(directory: str) -> None:
     """A path that leads out of the directory is refused, even if the id were let through."""
@@ -105,6 +110,7 @@ def fuzzed(count: int, seed: int) -> None:
         assert accepted in (None, given)
 
 
+@pytest.mark.checklist("A35")
 def test_fuzz() -> None:
     """Every value is accepted as a canonical id or raises InvalidSnapshotID, and no other error."""
     fuzzed(100_000, seed=34)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clew.errors import Conflict, Corrupted, Invalid, NotFound, Unavailable, WrongKey
+from clew.errors import ClewError, Conflict, Corrupted, Invalid, NotFound, Unavailable, WrongKey
 from clew.snapshots import FileStore, ObjectStore, SnapshotStore, new_snapshot
 from clew.snapshots.file_format import HEAD
 from clew.testing.snapshots import SnapshotConformance, sample
@@ -75,6 +75,34 @@ def test_the_second_to_save_is_told(bucket: Bucket) -> None:
     theirs.delete(snapshot.id)
     with pytest.raises(Conflict):
         mine.save(snapshot)
+
+
+def test_the_second_to_save_in_a_folder_is_told(tmp_path: Path) -> None:
+    """A folder is a bucket like others: the later save gets a Conflict, also if another program deleted the file."""
+    mine, theirs, snapshot = ObjectStore(tmp_path.as_uri()), ObjectStore(tmp_path.as_uri(), KEY), sample()
+    mine.save(snapshot)
+    mine.save(snapshot.replace(model="again"))
+    theirs.save(snapshot.replace(model="theirs"))  # never loaded: overwritten
+    with pytest.raises(Conflict, match=snapshot.id):
+        mine.save(snapshot.replace(model="mine"))
+    assert theirs.load(snapshot.id).model == "theirs"
+    theirs.delete(snapshot.id)
+    with pytest.raises(Conflict):
+        mine.save(snapshot)
+    assert theirs.list() == []
+
+
+def test_a_save_in_a_folder_that_failed_late_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a file was replaced and only the sync of its folder failed, saving again is no conflict."""
+    store, snapshot = ObjectStore(tmp_path.as_uri()), sample()
+    store.save(snapshot)
+    with monkeypatch.context() as patch:
+        patch.setattr("clew.base.files.sync_folder", lambda _: (_ for _ in ()).throw(OSError(5, "no sync")))
+        with pytest.raises(ClewError):
+            store.save(snapshot.replace(model="second"))
+    assert store.list()[0].model == "second"
+    store.save(snapshot.replace(model="third"))
+    assert store.load(snapshot.id).model == "third"
 
 
 @pytest.mark.parametrize("key", [None, KEY])

@@ -21,6 +21,7 @@ def fs() -> MemoryFiles:
     return MemoryFiles()
 
 
+@pytest.mark.checklist("A12", "A14")
 def test_snapshot_serialization() -> None:
     """A snapshot is the same after JSON; names are in snake case, empty fields are omitted."""
     snapshot = sample()
@@ -35,6 +36,7 @@ def test_snapshot_serialization() -> None:
     assert whole["created_at"].endswith("Z")
 
 
+@pytest.mark.checklist("A13")
 def test_snapshot_tools_exclude_handlers() -> None:
     """A tool has a name, a description and parameters, and no place for what it runs."""
     tool = ToolSnapshot("look", "Looks.", {"type": "object"})
@@ -47,6 +49,7 @@ def test_snapshot_tools_exclude_handlers() -> None:
     assert "tools" not in json.loads(new_snapshot(provider="claude", tools=[]).to_json())
 
 
+@pytest.mark.checklist("A14")
 def test_snapshot_version() -> None:
     """A new snapshot has version 1, a new random id and the time in UTC."""
     one, other = new_snapshot(provider="claude"), new_snapshot(provider="claude")
@@ -56,6 +59,7 @@ def test_snapshot_version() -> None:
     assert one.created_at.utcoffset().total_seconds() == 0  # type: ignore[union-attr]
 
 
+@pytest.mark.checklist("A17")
 def test_file_store_save_load(fs: MemoryFiles) -> None:
     """A saved snapshot can be loaded."""
     store, snapshot = FileStore("/conversations", fs=fs), sample()
@@ -64,6 +68,7 @@ def test_file_store_save_load(fs: MemoryFiles) -> None:
     assert list(fs.files) == [f"/conversations/{snapshot.id}.json"]
 
 
+@pytest.mark.checklist("A16")
 def test_file_store_list(fs: MemoryFiles) -> None:
     """A list has a summary of each."""
     store = FileStore("/conversations", fs=fs)
@@ -74,6 +79,7 @@ def test_file_store_list(fs: MemoryFiles) -> None:
     assert {one.message_count for one in store.list()} == {2}
 
 
+@pytest.mark.checklist("A18")
 def test_file_store_delete(fs: MemoryFiles) -> None:
     """A deleted snapshot is not found; deleting it again is an error."""
     store, snapshot = FileStore("/conversations", fs=fs), sample()
@@ -86,6 +92,7 @@ def test_file_store_delete(fs: MemoryFiles) -> None:
     assert fs.files == {}
 
 
+@pytest.mark.checklist("A17")
 def test_file_store_overwrite(fs: MemoryFiles) -> None:
     """The same id overwrites."""
     store, snapshot = FileStore("/conversations", fs=fs), sample()
@@ -95,6 +102,7 @@ def test_file_store_overwrite(fs: MemoryFiles) -> None:
     assert len(fs.files) == 1
 
 
+@pytest.mark.checklist("A27")
 def test_file_store_with_encryption(fs: MemoryFiles) -> None:
     """A snapshot saved with a key loads only with it, and its ciphertext differs each time."""
     store, snapshot = FileStore("/conversations", generate_key(), fs=fs), sample(system_prompt="a canary")
@@ -109,6 +117,7 @@ def test_file_store_with_encryption(fs: MemoryFiles) -> None:
     assert first[21:] != second[21:]
 
 
+@pytest.mark.checklist("A27")
 @pytest.mark.parametrize("compatible", [False, True])
 def test_file_store_encryption_key_mismatch(fs: MemoryFiles, compatible: bool) -> None:
     """With another key there is an error, the file stays as it is, and a list does not look empty."""
@@ -124,6 +133,7 @@ def test_file_store_encryption_key_mismatch(fs: MemoryFiles, compatible: bool) -
         FileStore("/conversations", fs=fs).load(snapshot.id)
 
 
+@pytest.mark.checklist("A20")
 def test_file_store_directory_creation(tmp_path: Path) -> None:
     """The first save creates the directory and its parents, private to the owner under any umask."""
     folder = tmp_path / "a" / "b" / "conversations"
@@ -139,6 +149,7 @@ def test_file_store_directory_creation(tmp_path: Path) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == 0o700
 
 
+@pytest.mark.checklist("A20")
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o277])
 def test_file_store_permissions(tmp_path: Path, umask: int) -> None:
     """Files, also those of media, are private to the owner under any umask."""
@@ -155,6 +166,7 @@ def test_file_store_permissions(tmp_path: Path, umask: int) -> None:
     assert {stat.S_IMODE(path.stat().st_mode) for path in made} == {0o600}
 
 
+@pytest.mark.checklist("A22")
 def test_round_trip_on_a_real_file_system(tmp_path: Path) -> None:
     """The bytes of the messages are the same after a round trip through a real file."""
     snapshot = sample()
@@ -164,6 +176,7 @@ def test_round_trip_on_a_real_file_system(tmp_path: Path) -> None:
     assert json.loads((tmp_path / f"{snapshot.id}.json").read_bytes())["metadata"] == {"ticket": "17"}
 
 
+@pytest.mark.checklist("A27")
 def test_encrypted_round_trip(tmp_path: Path) -> None:
     """The raw bytes of an encrypted file show nothing of what is in it."""
     key, snapshot = generate_key(), sample(model="canary-model", metadata={"canary": "canary"})
@@ -172,6 +185,7 @@ def test_encrypted_round_trip(tmp_path: Path) -> None:
     assert FileStore(tmp_path, key).load(snapshot.id) == snapshot
 
 
+@pytest.mark.checklist("A19")
 def test_multi_provider(tmp_path: Path) -> None:
     """Snapshots of several providers live in one store, each with its own."""
     store = FileStore(tmp_path)

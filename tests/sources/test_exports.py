@@ -154,7 +154,7 @@ def test_the_files_of_an_export(tmp_path: Path, form: str) -> None:
     files = {
         "conversations-000.json": json.dumps([with_files()]).encode(),
         "file-AbCdEf123-cat.png": b"a picture",
-        "c1/audio/file_00aa11bb22.wav": b"a sound",
+        "6f8a4c1e-93b7-4d2a-8e10-c1e30f4b7a65/audio/file_00aa11bb22.wav": b"a sound",
     }
     for name, data in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

@@ -160,3 +160,33 @@ def test_any_history_of_copies(tmp_path_factory: pytest.TempPathFactory, states:
             for one in checkpoints.list()
         }
     assert found == {an_id(number): kept for number, kept in enumerate(states, 1) if kept}
+
+
+def test_imported_checkpoints_overwrite_nothing_unasked(tmp_path: Path) -> None:
+    """A rewind to an imported checkpoint overwrites a file only with force, and says that it was imported."""
+    home = Home(tmp_path)
+    (home.project / "a.txt").write_text("mine")
+    with clew.open(tmp_path / "s.db") as store:
+        home.bring(store, [home.prompt(1), home.line(1, {"a.txt": "theirs", "b.txt": "new"})])
+        refused = home.checkpoints(store).rewind(an_id(1))
+        assert (refused.can_rewind, refused.imported, refused.conflicts) == (False, True, ("a.txt",))
+        assert str(home.project) in (refused.error or "")
+        assert ((home.project / "a.txt").read_text(), (home.project / "b.txt").exists()) == ("mine", False)
+        assert home.checkpoints(store).rewind(an_id(1), force=True).can_rewind
+        assert (home.project / "a.txt").read_text() == "theirs"
+        assert home.checkpoints(store).undo().can_rewind
+        assert (home.project / "a.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("where", ["app", ".", "link"])
+def test_imported_checkpoints_of_the_home_folder(tmp_path: Path, where: str) -> None:
+    """A file that names the home folder, one above it or a link to it as its directory: nothing is written there."""
+    home = Home(tmp_path)
+    (tmp_path / "link").symlink_to(home.project)
+    root = tmp_path / where
+    line = claude_line(1, None, "user", "Go", cwd=str(root))
+    with clew.open(tmp_path / "s.db") as store:
+        home.bring(store, [line, home.line(1, {".bashrc": "evil"})])
+        refused = Checkpoints(store.sessions.get(SESSION), root, home=str(home.project)).rewind(an_id(1), force=True)
+        assert (refused.can_rewind, "home folder" in (refused.error or "")) == (False, True)
+        assert not (root / ".bashrc").exists()

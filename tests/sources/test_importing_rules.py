@@ -223,7 +223,8 @@ def test_a_file_that_grew_is_not_looked_up_again(store: clew.Store, file: Path) 
     file.write_bytes(jsonl(other))
     (item,) = items(str(file))
     outcome = import_item(store, ClaudeCode(), item, history=history)
-    assert [(one.messages, one.records) for one in outcome.conversations] == [(1, 1)]
+    assert [(one.messages, one.records) for one in outcome.conversations] == [(4, 0)]
+    assert [node.text for node in store.sessions.get(SESSION).path()] == ["Other", "Yes", "Two", "Else"]
 
 
 def test_a_repeated_line_is_stored_once(store: clew.Store, file: Path) -> None:

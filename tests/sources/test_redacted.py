@@ -157,3 +157,17 @@ def test_copies_of_what_was_redacted_at_import(tmp_path: Path) -> None:
         assert_gone(store, tmp_path)
         kept = [json.loads(line) for line in records(store.sessions.get(FORK), store)]
         assert [one["sessionId"] for one in kept] == [FORK] * len(TALK)
+
+
+@pytest.mark.parametrize("how", ["again", "grown"])
+def test_a_secret_in_the_branch(store: clew.Store, tmp_path: Path, how: str) -> None:
+    """A secret that was removed from a message and the git branch does not return in the branch."""
+    talk = [{**line, "gitBranch": f"fix-{TOKEN}"} for line in TALK]
+    file = write(tmp_path, SESSION, talk)
+    list(run(store, find([str(file)])))
+    clean(store, an_id(1), an_id(3))
+    if how == "grown":
+        more = {**claude_line(5, 4, "user", "Next"), "gitBranch": f"fix-{TOKEN}"}
+        file = write(tmp_path, SESSION, [*talk, more])
+    list(run(store, find([str(file)]), again=how == "again"))
+    assert TOKEN not in json.dumps(store.sessions.get(SESSION).extra)

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 import clew
 from clew.backends import FORMAT
+from clew.errors import install_hint
 from clew.store.options import LONGEST_WAIT
 from clew.store.parts import Parts
 from clew.store.session import delete_session
@@ -408,6 +409,7 @@ def test_a_newer_store(tmp_path: Path) -> None:
     assert print_of(tmp_path) == before
 
 
+@pytest.mark.checklist("D21")
 def test_places_where_no_store_can_be(tmp_path: Path) -> None:
     """A folder, a missing folder, a file taken for a folder, an address, an odd path: each error says what to do."""
     (tmp_path / "file").write_text("x")
@@ -446,6 +448,7 @@ def test_odd_but_good_places(tmp_path: Path) -> None:
         assert (tmp_path / name).exists()
 
 
+@pytest.mark.checklist("D21")
 def test_opening_twice_is_opening_once(path: Path) -> None:
     """Opening an existing store changes nothing in it, and an empty file is a place for a new one."""
     path.touch()
@@ -521,9 +524,9 @@ class TestReadOnly:
         assert print_of(tmp_path) == before
 
     def test_a_file_that_cannot_be_read(self, made: Path, tmp_path: Path) -> None:
-        """A file that others may not read is Unavailable or ReadOnly, with a hint."""
+        """A file that others may not read is Forbidden, with a hint."""
         said = as_another(self.WRITE.format(path=str(made)), tmp_path).splitlines()
-        assert said[-1] in ("ReadOnly True", "Unavailable True")
+        assert said[-1] == "Forbidden True"
 
     def test_no_place_for_a_new_store(self, tmp_path: Path) -> None:
         """If no file can be created, none is, and the error says so."""
@@ -590,4 +593,4 @@ except clew.Unavailable as error:
 def test_a_machine_without_psycopg_says_what_to_install() -> None:
     """A store on a server cannot be opened there, and that is no bug of clew's."""
     done = subprocess.run([sys.executable, "-c", WITHOUT_PSYCOPG], capture_output=True, text=True, timeout=60)
-    assert done.stdout == "pip install 'clew[postgres]'\n", done.stderr
+    assert done.stdout == f"{install_hint('postgres')}\n", done.stderr

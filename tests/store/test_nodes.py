@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import clew
 from clew.store.session import delete_session
@@ -18,6 +20,7 @@ def said(count: int) -> list[clew.Message]:
     return [clew.user(str(number)) for number in range(count)]
 
 
+@pytest.mark.checklist("D22")
 def test_odd_content_comes_back(store: Store) -> None:
     """Special characters, messages without blocks, and many blocks in order are read back unchanged."""
     messages = [
@@ -32,6 +35,54 @@ def test_odd_content_comes_back(store: Store) -> None:
     assert [node.message for node in store.nodes.get([node.id for node in nodes])] == messages
 
 
+@pytest.mark.checklist("D7")
+def test_saving_is_all_or_none(store: Store) -> None:
+    """Nodes come back in the order given, whatever their parents; if one cannot be saved, none is."""
+    root = store.nodes.save(clew.user("root"))[0]
+    given = [clew.NewNode(clew.user(text), parent=root.id) for text in ("c", "a", "b")]
+    assert [node.text for node in store.nodes.save(given)] == ["c", "a", "b"]
+    nobody = "00000000-0000-4000-8000-000000000001"
+    with pytest.raises(clew.NotFound):
+        store.nodes.save([clew.user("new"), clew.NewNode(clew.user("lost"), parent=nobody)])
+    assert len(store.nodes.list().items) == 4
+
+
+@pytest.mark.checklist("D8")
+def test_getting_by_id(store: Store) -> None:
+    """Nodes come in the order asked for, also twice, with their blocks in order; one that is missing is an error."""
+    call = clew.ToolCall(id="c", name="run", arguments={"x": 1})
+    one, two = store.nodes.save([clew.user("a", "b"), clew.assistant(clew.Thinking(text="hm"), "yes", call)])
+    found = store.nodes.get([two.id, one.id, two.id])
+    assert [node.message for node in found] == [two.message, one.message, two.message]
+    assert store.nodes.get([]) == []
+    with pytest.raises(clew.NotFound):
+        store.nodes.get([one.id, "00000000-0000-4000-8000-000000000001"])
+
+
+def test_listing_from_an_offset(store: Store) -> None:
+    """The newest node comes first, or the oldest; an offset beyond the last gives an empty list."""
+    nodes = store.nodes.save([clew.user(str(number), extra={"n": number}) for number in range(4)])
+    assert store.nodes.list().items == nodes[::-1]
+    found = store.nodes.list(offset=1, ascending=True).items
+    assert [node.message for node in found] == [node.message for node in nodes[1:]]
+    assert store.nodes.list(offset=4).items == []
+
+
+@pytest.mark.checklist("D10")
+def test_deleting_by_id(store: Store) -> None:
+    """A node with children goes only with them, all ids go or none, and unknown ids are ignored."""
+    root, middle, leaf = store.nodes.save(said(3))
+    other = store.nodes.save(said(1))[0]
+    with pytest.raises(clew.Conflict):
+        store.nodes.delete([other.id, middle.id])
+    assert len(store.nodes.list().items) == 4
+    assert store.nodes.delete([other.id, "00000000-0000-4000-8000-000000000001"]).messages == 1
+    assert store.nodes.delete(middle.id, recursive=True).messages == 2
+    assert store.nodes.list().items == [root]
+    with pytest.raises(clew.NotFound):
+        store.nodes.get(leaf.id)
+
+
 def test_a_path_never_has_descendants(store: Store) -> None:
     """The dialog of a node in the middle of a chain ends there; that of a root is the root."""
     nodes = store.nodes.save(said(5))
@@ -42,6 +93,7 @@ def test_a_path_never_has_descendants(store: Store) -> None:
         store.nodes.path("00000000-0000-4000-8000-000000000001")
 
 
+@pytest.mark.checklist("D6")
 def test_trees_have_many_roots_and_branches(store: Store) -> None:
     """Roots are many, and branches leave from any message, also from one in the middle."""
     one, two = store.nodes.save(said(3)), store.nodes.save(said(2))
@@ -63,6 +115,7 @@ def test_messages_of_one_moment_keep_their_order(path: Path) -> None:
         assert store.nodes.list().items == nodes[::-1]
 
 
+@pytest.mark.checklist("D4")
 def test_a_time_can_be_given(store: Store) -> None:
     """A message may have its own time, to the microsecond, also before 1970."""
     for moment in (
@@ -145,6 +198,7 @@ def test_a_held_place_is_not_given_again(store: Store, sound: Callable[[Store], 
     sound(store)
 
 
+@pytest.mark.checklist("D22")
 def test_a_long_chain_has_no_limit_of_depth(path: Path) -> None:
     """5,000 messages deep, a path is read in few steps, its end quickly, and it is deleted whole."""
     with clew.open(path, durability="relaxed") as store:
@@ -171,6 +225,7 @@ def test_a_path_with_many_bends(path: Path) -> None:
         assert [node.text for node in session.path(last=50)] == expected[-50:]
 
 
+@pytest.mark.checklist("D22")
 def test_an_iterator_may_be_left(store: Store) -> None:
     """A reader that stops early holds nothing: the store can be written and closed."""
     session = store.sessions.create()
@@ -189,3 +244,30 @@ def test_nodes_compare_by_id(store: Store) -> None:
     assert (node, hash(node)) == (again, hash(again))
     assert node != "secret"
     assert store.nodes.handles([node.id]) == [node.handle]
+
+
+@pytest.mark.checklist("D9")
+@given(
+    times=st.lists(st.integers(-5, 5), max_size=12), ascending=st.booleans(), limit=st.integers(1, 5),
+    offset=st.integers(0, 4),
+)  # fmt: skip
+def test_order_by_time(times: list[int], ascending: bool, limit: int, offset: int) -> None:
+    """With order="created", nodes are listed by their time, then as they were stored, in pages without gaps."""
+    with clew.open(":memory:") as store:
+        start = datetime(1970, 1, 1, tzinfo=UTC)  # earlier times are possible too
+        new = [clew.NewNode(clew.user(str(at)), None, created_at=start + timedelta(hours=at)) for at in times]
+        stored = store.nodes.save(new) if new else []
+        expected = sorted(stored, key=lambda node: (node.created_at, stored.index(node)), reverse=not ascending)
+        first = store.nodes.list(order="created", ascending=ascending, limit=limit, offset=offset)
+        assert first.items == expected[offset : offset + limit]
+        assert list(first.all()) == expected[offset:]
+        visible = store.nodes.list(order="created", ascending=ascending, limit=limit, trashed=False)
+        assert list(visible.all()) == expected
+
+
+def test_a_wrong_order_or_cursor() -> None:
+    """An unknown order, and a cursor of another list, are refused."""
+    with clew.open(":memory:") as store:
+        for wrong in ({"order": "x"}, {"order": "created", "cursor": "n5"}, {"order": "created", "cursor": "t5"}):
+            with pytest.raises(clew.Invalid):
+                store.nodes.list(**wrong)  # type: ignore[arg-type]

@@ -60,7 +60,7 @@ def rows(path: Path) -> dict[str, int]:
         for table in ("trees", "runs", "nodes", "labels", "blobs", "chunks", "uses"):
             (found[table],) = conn.execute(f"SELECT count(*) FROM {table}").fetchone()
         for table in ("refs", "log"):
-            receipts = "SELECT ref FROM refs WHERE kind IN ('receipts', 'audit')"
+            receipts = "SELECT ref FROM refs WHERE kind IN ('receipts', 'audit', 'purged')"
             column = "ref" if table == "refs" else "pos >> 24"
             (found[table],) = conn.execute(
                 f"SELECT count(*) FROM {table} WHERE {column} NOT IN ({receipts})"

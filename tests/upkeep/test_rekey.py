@@ -229,6 +229,7 @@ def steps_of(kind: Kind) -> int:
     return len(rekey._STAGES[kind])
 
 
+@pytest.mark.checklist("C17")
 @pytest.mark.parametrize(("kind", "after"), [(kind, after) for kind in KINDS for after in range(steps_of(kind) + 3)])
 def test_cut_short_anywhere(path: Path, kind: Kind, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever it had done when it was cut short: the store is whole, is written, and is finished by whoever asks."""

@@ -14,8 +14,19 @@ import pytest
 import clew
 from clew.base.messages import Text, ToolCall
 from clew.web.server import Server, listen
+from tests.reliability.tools import need
 
 Opener = Callable[..., clew.Store]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A Chromium; without one the test is skipped."""
+    from tools.screenshots import browser as chromium
+
+    need("chromium")
+    with chromium() as opened:
+        yield opened
 
 
 class Answer(NamedTuple):

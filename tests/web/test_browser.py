@@ -7,19 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tools.screenshots import browser as chromium
 from tools.screenshots import demo
 
 import clew
 from clew.web.server import Server, listen
-from tests.reliability.tools import need
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    need("chromium")
-    with chromium() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,10 @@ import clew
 from clew import keys
 from clew.base.messages import Text, Thinking, ToolCall
 from clew.web.server import Server, listen
-from tests.web.test_browser import browser, site, visit
+from tests.web.test_browser import site, visit
 from tests.web.test_features import KEY
 
-__all__ = ["browser", "site"]  # fixtures
+__all__ = ["site"]  # a fixture
 
 CALL = ToolCall(id="t1", name="Task", arguments={"prompt": "Find the writers."})
 

@@ -6,7 +6,9 @@ import re
 from pathlib import Path
 from urllib.parse import urlencode
 
+import anyio
 import pytest
+from starlette.responses import StreamingResponse
 
 import clew
 from clew.base.messages import Media, Text, Thinking, ToolCall
@@ -14,6 +16,7 @@ from clew.checkpoints import Checkpoints
 from clew.exports.render.text import LONGEST, code, conceal, inline, markdown, name_secrets
 from clew.redaction import Rules, builtin
 from clew.store.redact_message import redact_message
+from clew.web.downloads import CHUNK, download
 from clew.web.finding import TYPED
 from clew.web.outline import AFTER, BATCH, BEFORE, PAGE
 from clew.web.secrets import SecretFinder
@@ -433,3 +436,20 @@ def test_every_part_of_a_page_needs_a_script_only_for_comfort(client: Client, se
         alone = "popovertarget" in button or "needs-script" in button or "name=" in button or "formnovalidate" in button
         inside = "data-do=" in button or 'id="ask-ok"' in button  # in a dialog or a bar that the script opens
         assert alone or inside, button
+
+
+@pytest.mark.parametrize("form", ["markdown", "html", "json"])
+def test_a_download_of_many_lines_is_sent_in_large_pieces(client: Client, store: clew.Store, form: str) -> None:
+    """The number of pieces of a download grows with its bytes, not with its lines or messages."""
+    session = store.sessions.create()
+    session.append([clew.user("\n" * 20_000), *(clew.user("x") for _ in range(1_000))])
+    answer = download(store, session, form, 1, None)
+    whole = client.ask(f"/c/{session.id}/export/{form}")
+    assert isinstance(answer, StreamingResponse)
+
+    async def pieces() -> list[bytes]:
+        return [one async for one in answer.body_iterator if isinstance(one, bytes)]
+
+    sent = anyio.run(pieces)
+    assert b"".join(sent) == whole.body
+    assert len(sent) <= len(whole.body) // CHUNK + 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +29,6 @@ ATTACKS = [
 HIDDEN = re.compile("[\u202a-\u202e\u2066-\u2069\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(50)
 SVG = b"<svg xmlns='http://www.w3.org/2000/svg' onload='window.ran=1'><script>window.ran=1</script></svg>"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    from tools.screenshots import browser as chromium
-
-    with chromium() as opened:
-        yield opened
 
 
 def fill(store: clew.Store, folder: Path, evil: str) -> clew.Session:

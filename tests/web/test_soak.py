@@ -34,14 +34,6 @@ WATCHED = 20
 """The message that the reader keeps on the screen."""
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    from tools.screenshots import browser as chromium
-
-    with chromium() as opened:
-        yield opened
-
-
 @contextmanager
 def writing(path: Path, session: str, names: str, seconds: float) -> Iterator[list[subprocess.Popen[str]]]:
     """Processes that append to the session."""

@@ -10,10 +10,11 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from itertools import chain, count
 from typing import Any, NamedTuple
 
 import msgspec
-from claude_agent_sdk import fold_session_summary
+from claude_agent_sdk import fold_session_summary, project_key_for_directory
 from claude_agent_sdk.types import (
     SessionKey,
     SessionListSubkeysKey,
@@ -28,12 +29,12 @@ from clew.adapters.transcripts import MirroredTranscript
 from clew.adapters.versions import check_version
 from clew.backends import RefRow, Tx
 from clew.base import ids
-from clew.engine.session_data import SessionData, label_set
+from clew.engine.session_data import SOURCE, SessionData, label_set
 from clew.errors import Conflict
 from clew.sources.claude_code import NAME
 from clew.sources.contract import derived_id, uuid_or_none
 from clew.sources.layout import records
-from clew.sources.writing import SOURCE, session_id
+from clew.sources.writing import session_id
 from clew.store.session import Session
 from clew.store.session_table import SESSION, SUBAGENT
 
@@ -136,7 +137,7 @@ class ClewSessionStore(Adapter):
 
     def _mirrored(self, project: str) -> list[dict[str, Any]]:
         found = [one.extra.get(MIRROR, {}) for one in self._keyed.labelled(_label(project))]
-        return [one for one in found if "summary" in one]
+        return [one for one in found if "summary" in one and one["project"] == project]  # anybody can set a label
 
     def _delete(self, key: SessionKey) -> None:
         found = self._find(key)
@@ -152,21 +153,36 @@ class ClewSessionStore(Adapter):
     # -- names
 
     def _name(self, tx: Tx, key: SessionKey) -> TranscriptName:
-        """The importer's names for a key: its own, unless another project or another subagent has them."""
+        """The importer's names for a key: its own, unless a session of another key has them."""
         project, session, subpath = key["project_key"], key["session_id"], key.get("subpath") or ""
-        owner = uuid_or_none(session)
-        if owner is None or self._mirror(tx, owner, SESSION).get("project", project) != project:
-            owner = derived_id(NAME, f"{project}\0{session}")
-        agent = subpath.rpartition("/")[2].removeprefix("agent-") if _is_agent(subpath) else subpath
-        if agent != subpath:
-            other = self._mirror(tx, session_id(NAME, f"{owner}/{agent}"), SUBAGENT).get("subpath", subpath)
-            agent = agent if other == subpath else subpath
-        return TranscriptName(project, session, subpath, owner, agent)
+        owner = self._owner(tx, project, session)
+        return TranscriptName(project, session, subpath, owner, self._agent(tx, owner, subpath) if subpath else "")
 
-    def _mirror(self, tx: Tx, id: str, kind: str) -> dict[str, Any]:
+    def _owner(self, tx: Tx, project: str, session: str) -> str:
+        """The id of a main transcript's session: the one that has it, else one that no session has."""
+        own = uuid_or_none(session)
+        old = [derived_id(NAME, f"{project}\0{session}")]  # as clew once made it, and two keys can have it
+        new = (derived_id(NAME, msgspec.json.encode([project, session]).decode(), str(number)) for number in count())
+        for id in chain([own] if own else [], old, new):
+            data = self._data(tx, SESSION, id)
+            if data is not None and _is_of(data, project, session, own):
+                return id
+            if data is None and id not in (own, *old):
+                return own if own is not None and self._data(tx, SESSION, own) is None else id
+        raise AssertionError("the ids never end")
+
+    def _agent(self, tx: Tx, owner: str, subpath: str) -> str:
+        """The name of a subagent: that in its path, unless another path has it."""
+        short = subpath.rpartition("/")[2].removeprefix("agent-") if _is_agent(subpath) else subpath
+        for name in chain((short, subpath), (f"{subpath} ({number})" for number in count(2))):
+            data = self._data(tx, SUBAGENT, session_id(NAME, f"{owner}/{name}"))
+            if data is None or _subpath(data.extra or {}, data.agent) == subpath:
+                return name
+        raise AssertionError("the names never end")
+
+    def _data(self, tx: Tx, kind: str, id: str) -> SessionData | None:
         row = tx.ref(self._keyed.engine.workspace, kind, ids.parse(id))
-        found = {} if row is None else (self._keyed.parts.table.data(row).extra or {}).get(MIRROR)
-        return found if isinstance(found, dict) else {}
+        return None if row is None else self._keyed.parts.table.data(row)
 
     def _row(self, tx: Tx, name: TranscriptName) -> RefRow | None:
         kind = SUBAGENT if name.agent else SESSION
@@ -185,7 +201,10 @@ class ClewSessionStore(Adapter):
         if row is not None and row.trashed_at is not None:
             raise Conflict(f"session {name.owner} is in the trash", hint="Restore it or purge it, then try again.")
         if row is None and name.agent:
-            origin = {SOURCE: {"tool": NAME, "id": name.owner}, MIRROR: {"project": name.project}}
+            origin = {
+                SOURCE: {"tool": NAME, "id": name.owner},
+                MIRROR: {"project": name.project, "session": name.session},
+            }
             self._keyed.parts.table.add_at(tx, SessionData(extra=origin), key, SESSION, at=None, owner=None)
 
     def _transcript(self, name: TranscriptName) -> MirroredTranscript:
@@ -215,6 +234,17 @@ class ClewSessionStore(Adapter):
             labels.add(_label(name.project))
         extra = {**(data.extra or {}), MIRROR: mirror}
         table.change(tx, row, msgspec.structs.replace(data, labels=label_set(sorted(labels)), extra=extra))
+
+
+def _is_of(data: SessionData, project: str, session: str, own: str | None) -> bool:
+    """True if a session is the transcript of this key: mirrored under it, or imported from the project's folder."""
+    extra = data.extra or {}
+    mirror, origin = extra.get(MIRROR), extra.get(SOURCE)
+    if isinstance(mirror, dict):
+        return mirror.get("project") == project and mirror.get("session") in (None, session)
+    if not isinstance(origin, dict) or (origin.get("tool"), origin.get("id")) != (NAME, own) or data.cwd is None:
+        return False
+    return session == own and project_key_for_directory(data.cwd) == project
 
 
 def _is_agent(subpath: str) -> bool:

@@ -7,7 +7,6 @@ hashes. So a look-up is one indexed read, and the list of a group is an index sc
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -50,9 +49,13 @@ class Documents:
             raise Corrupted("a document", f"its data does not decode ({type(error).__name__})") from None
 
     def group(self, *names: str) -> Iterator[RefRow]:
+        """`group_in`, in a transaction of its own."""
+        return iter(self._engine.read(lambda tx: list(self.group_in(tx, *names))))
+
+    def group_in(self, tx: Tx, *names: str) -> Iterator[RefRow]:
         """The documents of a group, the newest first."""
         label, before = self._keyed.key("group", *names), None
-        while rows := self._engine.read(partial(self._page, label=label, before=before)):
+        while rows := self._page(tx, label, before):
             yield from (row for row in rows if row.trashed_at is None)
             before = rows[-1].rank, rows[-1].ref
 
@@ -90,7 +93,7 @@ class Documents:
 
     def add_entry(self, tx: Tx, row: RefRow, data: bytes) -> None:
         """Adds bytes to a document."""
-        append_in(Log(self._engine, lambda: row), tx, row, [(self._engine.new_id(), b"\x01" + data)])
+        append_in(self._engine, tx, row, [(self._engine.new_id(), b"\x01" + data)])
 
     def purge(self, *names: str) -> bool:
         """Deletes a document, and clears every trace of it. False if there is none. Conflict if its session is held."""

@@ -3,6 +3,8 @@
 A key, such as a thread id, or an app, a user and a session, becomes the id of a session by a keyed hash. So a look-up
 is one indexed read, and the id reveals nothing. The session's free data says which framework it belongs to, and under
 which key, like that of an imported session. A session that was imported from the framework's own store is found, too.
+
+`Keyed.find_row` is the only look-up. It compares all names of a key: no text that joins them is compared.
 """
 
 from __future__ import annotations
@@ -13,12 +15,13 @@ from typing import Any, Self
 
 import msgspec
 
-from clew.backends import InsertPoint, RefRow, Tx
+from clew.backends import SEQ_BITS, InsertPoint, NodeLocation, RefRow, Tx
 from clew.base import ids
 from clew.engine.refs import Refs
-from clew.engine.session_data import SessionData, label_set
+from clew.engine.session_data import SOURCE, SessionData, label_set
 from clew.errors import Conflict, Invalid
-from clew.sources.writing import SOURCE, session_id
+from clew.sources.contract import join_names
+from clew.sources.writing import session_id
 from clew.store.parts import Parts
 from clew.store.session import Session
 from clew.store.session_table import SESSION, SUBAGENT
@@ -54,6 +57,28 @@ class Keyed:
     def session_id(self, *names: str) -> str:
         """The id of the session with these names."""
         return ids.text(self.key(*names))
+
+    def message_id(self, tx: Tx, *names: str) -> bytes:
+        """The id of the message with these names. Other workspaces have another id for it.
+
+        A message that was stored before workspaces had ids of their own keeps its id.
+        """
+        old, workspace = self.key(*names), self.engine.workspace
+        return old if not workspace or self.location(tx, old) is not None else self.key(*names, workspace)
+
+    def entry_id(self, tx: Tx, row: RefRow, *names: str) -> bytes:
+        """`message_id` for an entry in the log of a ref."""
+        old, workspace = self.key(*names), self.engine.workspace
+        if not workspace or ((found := tx.log_by_id(old)) is not None and found.pos >> SEQ_BITS == row.ref):
+            return old
+        return self.key(*names, workspace)
+
+    # -- messages
+
+    def location(self, tx: Tx, id: bytes) -> NodeLocation | None:
+        """Where a message of this workspace is; None for any other."""
+        found = tx.node(id)
+        return None if found is None or tx.tree_workspace(found.tree) != self.engine.workspace else found
 
     # -- sessions
 
@@ -91,7 +116,7 @@ class Keyed:
                     f"session {ids.text(found.key)} is in the trash", hint="Restore it or purge it, then try again."
                 )
             return found
-        origin = {"tool": self.tool, "id": "/".join(names), **(about or {})}
+        origin = {"tool": self.tool, "id": join_names(*names), **(about or {})}
         data = SessionData(title, model=model, labels=label_set(labels), agent=agent, extra={SOURCE: origin})
         return self.parts.table.add_at(tx, data, self.key(*names), kind, at=at, owner=owner)
 
@@ -105,13 +130,26 @@ class Keyed:
         row = tx.ref(self.engine.workspace, kind, self.key(*names))
         if row is not None:
             return row
-        imported = "/".join(names)
-        row = tx.ref(self.engine.workspace, kind, ids.parse(session_id(self.tool, imported)))
-        if row is None:
-            return None
-        origin = (self.parts.table.data(row).extra or {}).get(SOURCE)
-        is_same = isinstance(origin, dict) and (origin.get("tool"), origin.get("id")) == (self.tool, imported)
-        return row if is_same else None
+        for imported in dict.fromkeys((join_names(*names), "/".join(names))):  # the second one as clew once imported it
+            row = tx.ref(self.engine.workspace, kind, ids.parse(session_id(self.tool, imported)))
+            if row is not None and self._imported_names(tx, row) == names:
+                return row
+        return None
+
+    def _imported_names(self, tx: Tx, row: RefRow) -> tuple[str, ...]:
+        """The names of an imported session; none if it is not one of this framework."""
+        extra = self.parts.table.data(row).extra or {}
+        origin, own = extra.get(SOURCE), extra.get(self.tool)
+        if not isinstance(origin, dict) or origin.get("tool") != self.tool or not isinstance(origin.get("id"), str):
+            return ()
+        if isinstance(own, dict) and isinstance(own.get("names"), list | tuple):
+            return tuple(own["names"])
+        name: str = origin["id"]
+        above = None if row.owner is None else tx.ref_at(row.owner)
+        if above is None:
+            return (name,)
+        names = self._imported_names(tx, above)
+        return (*names, name.removeprefix(f"{names[0]}/")) if len(names) == 1 else ()
 
     def labelled(self, label: str) -> Iterator[Session]:
         """The sessions with a label, last active first."""

@@ -24,11 +24,12 @@ from clew.adapters.keyed import Adapter, Keyed, Target, unchanged
 from clew.adapters.natives import native_message
 from clew.adapters.threads import in_thread
 from clew.adapters.versions import check_version
-from clew.backends import ID, POS, InsertPoint, RefRow, Tx
+from clew.backends import ID, POS, InsertPoint, NodeLocation, RefRow, Tx
 from clew.base import ids
 from clew.base.messages import Native
 from clew.engine import paths
 from clew.engine.append import append_chain
+from clew.engine.engine import Draft
 from clew.engine.node import Node, node_row
 from clew.engine.session_data import SessionData, label_set
 from clew.errors import Conflict
@@ -88,14 +89,15 @@ class ClewConversationStore(Adapter, ConversationStore):
 
     def _load_records(self, scope: str | None) -> list[ConversationRecord]:
         found = self._keyed.labelled(RECORD if scope is None else f"{RECORD}:{scope}")
-        return [record for one in found if (record := _revive(one.extra.get(RECORD))) is not None]
+        records = [record for one in found if (record := _revive(one.extra.get(RECORD))) is not None]
+        return [one for one in records if scope in (None, one.scope)]  # anybody can set a label
 
     def _load_history(self, head: str, limit: int | None) -> list[ConversationEntry]:
         engine = self._keyed.engine
 
         def work(tx: Tx) -> list[Node]:
-            location = tx.node(self._node_id(head))
-            if location is None or tx.tree_workspace(location.tree) != engine.workspace:
+            location = self._location(tx, self._node_id(tx, head))
+            if location is None:
                 raise LookupError(head)
             pos = location.row[POS]
             return paths.whole(engine, tx, pos) if limit is None else paths.last(engine, tx, pos, limit)
@@ -103,25 +105,25 @@ class ClewConversationStore(Adapter, ConversationStore):
         return [_entry(node) for node in engine.read(work)]
 
     def _write(self, record: ConversationRecord, entries: Sequence[ConversationEntry], expected: str | None) -> None:
-        drafts = [self._keyed.engine.draft(_native(one), ids.text(self._node_id(one.id))) for one in entries]
         data = self._data(record)
 
         def work(tx: Tx) -> RefRow:
-            row = tx.ref(self._keyed.engine.workspace, SESSION, self._keyed.key(record.conversation_id))
+            row = self._keyed.find_row(tx, record.conversation_id)
             self._check(row, record.conversation_id, expected)
             ends = dict[bytes, InsertPoint]()
             tree = None if row is None else row.tree
-            for entry, draft in zip(entries, drafts, strict=True):
-                above = None if entry.parent_id is None else self._node_id(entry.parent_id)
+            for entry in entries:
+                above = None if entry.parent_id is None else self._node_id(tx, entry.parent_id)
                 point = self._point(tx, above, tree)
-                if point is None:
+                if point is None or tree not in (None, point.tree):
                     raise ConversationConflict(record.conversation_id)
+                draft = self._draft(entry, self._node_id(tx, entry.id), above)
                 (node,) = append_chain(self._keyed.engine, tx, point, [draft])
                 tree = point.tree
                 ends.pop(above or b"", None)
                 ends[draft.id] = InsertPoint(tree, node_row(node)[POS], node_row(node)[ID])
-            head = None if record.head_id is None else tx.insert_point(self._node_id(record.head_id))
-            if record.head_id is not None and head is None:
+            head = None if record.head_id is None else self._point(tx, self._node_id(tx, record.head_id), tree)
+            if record.head_id is not None and (head is None or tree not in (None, head.tree)):
                 raise ConversationConflict(record.conversation_id)
             row = self._point_at(tx, row, data, record, head or (None if tree is None else InsertPoint(tree)))
             for end in ends.values():
@@ -132,7 +134,7 @@ class ClewConversationStore(Adapter, ConversationStore):
         self._keyed.refs.write_one(work)
 
     def _delete(self, conversation: str, expected: str) -> None:
-        row = self._keyed.parts.table.get(SESSION, self._keyed.key(conversation))
+        row = self._keyed.engine.read(lambda tx: self._keyed.find_row(tx, conversation))
         if row is None:
             raise ConversationConflict(conversation)
 
@@ -146,15 +148,36 @@ class ClewConversationStore(Adapter, ConversationStore):
 
     # -- inside
 
-    def _node_id(self, entry: str) -> bytes:
-        """The id of the message of an entry: its own if it is a UUID."""
-        return ids.maybe(entry) or self._keyed.key("entry", entry)
+    def _node_id(self, tx: Tx, entry: str) -> bytes:
+        """The id of the message of an entry: its own, if that is a UUID and no other message has it."""
+        own, other = ids.maybe(entry), self._keyed.message_id(tx, "entry", entry)
+        if own is None or self._location(tx, other) is not None:
+            return other
+        return own if tx.node(own) is None or self._location(tx, own) is not None else other
+
+    def _location(self, tx: Tx, id: bytes) -> NodeLocation | None:
+        """Where an entry is; None for a message of another workspace, and for one that is no entry."""
+        found = self._keyed.location(tx, id)
+        if found is None:
+            return None
+        said = self._keyed.engine.node(found).said
+        return found if isinstance(said, Native) and said.provider == TOOL else None
+
+    def _draft(self, entry: ConversationEntry, id: bytes, above: bytes | None) -> Draft:
+        """An entry as a message, with the ids that the message does not have itself."""
+        raw = ModelMessagesTypeAdapter.serializer.to_json([entry.message])[1:-1]
+        told = (("id", entry.id, id), ("parent", entry.parent_id, above))
+        links = {name: value for name, value, stored in told if stored is not None and ids.text(stored) != value}
+        native = Native(TOOL, raw, extra={_LINKS: links} if links else None)
+        return self._keyed.engine.draft(native, ids.text(id))
 
     def _point(self, tx: Tx, above: bytes | None, tree: int | None) -> InsertPoint | None:
         """Where an entry goes: after another one, or as a root of the tree, or of a new one."""
         engine = self._keyed.engine
         if above is None:
             return InsertPoint(tx.add_tree(engine.workspace, engine.clock()) if tree is None else tree)
+        if self._location(tx, above) is None:
+            return None
         point = tx.insert_point(above)
         if point is not None:
             self._keyed.refs.ensure_sound(tx, point.pos)
@@ -187,20 +210,11 @@ class ClewConversationStore(Adapter, ConversationStore):
         labels = label_set([*(one for one in before.labels if one.partition(":")[0] != RECORD), *data.labels])
         data = msgspec.structs.replace(before, labels=labels, extra={**kept, **(data.extra or {})})
         payload, look, hashes = table.pack(data)
-        if head is not None and head.tree != row.tree:  # an entry of another conversation
-            row = keyed.refs.change(tx, row, payload, look=look, tree=head.tree, head=head.pos, head_id=head.id)
-        else:
-            row = keyed.refs.change(tx, row, payload, look=look)
-            place(keyed, tx, row, None if head is None else head.id, [])
+        row = keyed.refs.change(tx, row, payload, look=look)
+        place(keyed, tx, row, None if head is None else head.id, [])
         if labels != before.labels:
             tx.set_labels(row.ref, hashes)
         return keyed.refs.get(tx, SESSION, row.key)
-
-
-def _native(entry: ConversationEntry) -> Native:
-    raw = ModelMessagesTypeAdapter.serializer.to_json([entry.message])[1:-1]
-    links = {name: value for name, value in (("id", entry.id), ("parent", entry.parent_id)) if not _is_plain(value)}
-    return Native(TOOL, raw, extra={_LINKS: links} if links else None)
 
 
 def _entry(node: Node) -> ConversationEntry:
@@ -210,12 +224,6 @@ def _entry(node: Node) -> ConversationEntry:
     return ConversationEntry(
         id=links.get("id", node.id), parent_id=links.get("parent", node.parent_id), message=message
     )
-
-
-def _is_plain(id: str | None) -> bool:
-    """True for a UUID in the form in which clew writes it."""
-    stored = None if id is None else ids.maybe(id)
-    return id is None or (stored is not None and ids.text(stored) == id)
 
 
 def _revive(data: object) -> ConversationRecord | None:

@@ -15,6 +15,7 @@ from clew.sources.claude_code_files import Place
 from clew.sources.contract import About, Entry, Part, Skip
 from clew.sources.conversation import ConversationImport
 from clew.sources.layout import FileName, records
+from clew.sources.writing import session_id
 from clew.store.parts import Parts
 from clew.store.session import Session
 from clew.store.store import Store
@@ -33,9 +34,11 @@ class MirroredTranscript:
         self._parts = Parts.of(store)
         self._name = f"{owner}/{agent}" if agent else owner
         where = Place(None, agent, owner, "") if agent else Place(owner, None, None, "")
-        self._reader = TranscriptReader(where, {}, {}, False)
+        self._reader = TranscriptReader(where, {}, {}, None)
         file = FileName(f"agent-{agent}.jsonl" if agent else f"{owner}.jsonl", "")
-        self._import = ConversationImport(self._parts, NAME, self._name, file)
+        self._import = ConversationImport(
+            self._parts, NAME, self._name, file, session=session_id(NAME, self._name)
+        )  # fmt: skip
         self._row: RefRow | None = None
         self._seen = 0
         """The length of the log that was read."""

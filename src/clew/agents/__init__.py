@@ -8,6 +8,7 @@
 ['Why is the build failing?']
 """
 
+from clew.agents.cleanup_report import CleanupReport
 from clew.agents.discovery import SkippedFile
 from clew.agents.importer import ImportedSession, ImportReport, import_tree
 from clew.agents.memory import Memory
@@ -15,7 +16,7 @@ from clew.agents.metadata import SessionMetadata, project_hash
 from clew.agents.mirror import Mirror, MirrorReport, forget_mirror
 from clew.agents.options import Options
 from clew.agents.session import Session
-from clew.agents.store import CleanupReport, SessionStore, open
+from clew.agents.store import SessionStore, open
 from clew.agents.transcript import Transcript, TranscriptEvent
 
 __all__ = [

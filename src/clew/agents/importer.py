@@ -24,9 +24,11 @@ from clew.agents.serial import IncomingMessage
 from clew.agents.store import SessionStore
 from clew.agents.transcript import prepare
 from clew.backends import RefRow, Tx
+from clew.base import ids
 from clew.engine.mirrors import CHECKPOINTS, MESSAGES, TRANSCRIPT
 from clew.engine.node import Node, microseconds
-from clew.errors import ClewError, Conflict, Invalid, NotFound
+from clew.engine.purged import recall
+from clew.errors import ClewError, Conflict, Invalid, NotFound, ReadOnly, StorageFull
 from clew.store.parts import Parts
 from clew.store.session import Session, row_of
 from clew.store.trial import trial
@@ -55,6 +57,8 @@ class ImportReport(NamedTuple):
     memories: tuple[str, ...]
     """Projects whose memory was imported."""
     skipped: tuple[SkippedFile, ...]
+    purged: int = 0
+    """Sessions and messages that were purged earlier, and were left out."""
 
 
 class _Item(NamedTuple):
@@ -65,14 +69,16 @@ class _Item(NamedTuple):
     given: IncomingMessage | None
 
 
-def import_tree(store: SessionStore, root: str | os.PathLike[str], *, dry_run: bool = False) -> ImportReport:
+def import_tree(
+    store: SessionStore, root: str | os.PathLike[str], *, dry_run: bool = False, again: bool = False
+) -> ImportReport:
     """Imports every session below `root`: a folder of projects, a project, its sessions folder or one session.
 
     Ids are kept, forks share messages with their parents, subagents stay with their parents, and events go into
-    transcripts. With `dry_run` nothing is stored and the result is the same: see `clew.store.trial`. Raises NotFound if
-    there is nothing to import.
+    transcripts. Sessions and messages that were purged are left out, unless `again`. With `dry_run` nothing is stored
+    and the result is the same: see `clew.store.trial`. Raises NotFound if there is nothing to import.
     """
-    work = _Import(store)
+    work = _Import(store, again)
     found, memories = Finder(work.skipped).find(os.path.abspath(os.fspath(root)))
     if not found and not memories and not work.skipped:
         hint = "Pass a folder that contains sessions/, or a session folder with messages.jsonl."
@@ -80,7 +86,7 @@ def import_tree(store: SessionStore, root: str | os.PathLike[str], *, dry_run: b
     if not dry_run:
         return work.run(found, memories)
     with trial(store._store) as core:
-        trying = _Import(store if core is store._store else SessionStore(core))
+        trying = _Import(store if core is store._store else SessionStore(core), again)
         trying.skipped = work.skipped
         return trying.run(found, memories)
 
@@ -88,26 +94,40 @@ def import_tree(store: SessionStore, root: str | os.PathLike[str], *, dry_run: b
 class _Import:
     """The import of one tree."""
 
-    def __init__(self, store: SessionStore) -> None:
+    def __init__(self, store: SessionStore, again: bool) -> None:
         self.store = store
         self.core = store._store
+        self.again = again
+        self.purged = 0
         self.skipped = SkippedFiles()
 
     def run(self, found: list[SessionFolder], memories: dict[str, str]) -> ImportReport:
         """Imports sessions, and memories of projects that have none."""
         done: list[ImportedSession] = []
         for one in found:
+            if self.recall([ids.parse(one.id)]):
+                self.purged += 1
+                continue
             taking = _Taking(self, one)
             try:
                 done.append(taking.run())
             except ClewError as error:
                 del self.skipped[taking.skipped :]
                 part = f"; {taking.added:,} of its messages were imported" if taking.committed else ""
+                if isinstance(error, (StorageFull, ReadOnly)):  # every other session would fail, too
+                    count = f"{len(done):,} of {len(found):,} sessions imported, then {one.id} failed{part}."
+                    error.hint = f"{count} {error.hint} The same import then continues."
+                    raise
                 self.skipped.add(one.place, None, error.message + part)
             if taking.committed:
                 self.store._update_mirror(one.id)
         taken = [project for project, text in memories.items() if self._remember(project, text)]
-        return ImportReport(tuple(done), tuple(taken), tuple(self.skipped))
+        return ImportReport(tuple(done), tuple(taken), tuple(self.skipped), self.purged)
+
+    def recall(self, names: list[bytes]) -> set[bytes]:
+        """Those of these ids that were purged and are to stay so."""
+        engine = Parts.of(self.core).engine
+        return set() if self.again else engine.read(lambda tx: recall(engine, tx, names))
 
     def _remember(self, project: str, text: str) -> bool:
         memory = self.store._memory(project)
@@ -147,6 +167,9 @@ class _Taking:
         for batch in _batches(self._items()):
             fresh = [item for item in batch if session is None or not self._is_known(item.given)]
             self._old += len(batch) - len(fresh)
+            gone = self._work.recall([ids.parse(item.given.id) for item in fresh if item.given and item.given.id])
+            self._work.purged += len(gone)
+            fresh = [item for item in fresh if not (item.given and item.given.id and ids.parse(item.given.id) in gone)]
             if session is not None and not fresh:
                 continue
             counts = self.added, self._events, self._old
@@ -155,7 +178,7 @@ class _Taking:
                     session = self._make() if session is None else session.refresh()
                     for item in fresh:
                         self._keep(session, item)
-                    if self.added > counts[0]:
+                    if (self.added, self._events) != counts[:2]:
                         self._keep_time(session, before)
             except BaseException:
                 self.added, self._events, self._old = counts
@@ -180,7 +203,7 @@ class _Taking:
             return session
         parent = self._parent()
         if parent is not None and _text(self._one.about.get("agent_name")) is None:
-            quiet = _Import(self._work.store)  # the second read reports skipped lines
+            quiet = _Import(self._work.store, self._work.again)  # the second read reports skipped lines
             for node, item in zip(parent.iter(), _Taking(quiet, self._one)._messages(), strict=False):
                 if item.given is None or node.id != item.given.id or not _is_same(node, item.given):
                     break
@@ -236,7 +259,8 @@ class _Taking:
 
         def work(tx: Tx) -> RefRow:
             now = refs.verify(refs.get(tx, row.kind, row.key))
-            return refs.change(tx, now, refs.data(now), look=now.look, active_at=last)
+            rank = refs.past_rank(tx, now.kind, last, tx.top_rank(now.workspace, now.kind))
+            return refs.change(tx, now, refs.data(now), look=now.look, active_at=last, rank=rank)
 
         refs.write_one(work)
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from clew.base import codec
+from clew.base.outside import READ, as_file, close_fd, open_fd
 from clew.errors import ClewError, Invalid, NotFound, Unavailable
 from clew.providers.view import integer
 
@@ -106,7 +107,7 @@ def read(path: str, *, limit: int = LINE_LIMIT) -> Iterator[JsonlLine]:
     except NotFound:
         return
     number = 0
-    with os.fdopen(fd, "rb", buffering=_BLOCK) as file:
+    with as_file(fd, buffering=_BLOCK) as file:
         while piece := _readline(file, limit + 1, path):
             number += 1
             size = len(piece)
@@ -123,13 +124,13 @@ def read(path: str, *, limit: int = LINE_LIMIT) -> Iterator[JsonlLine]:
 def open_regular(path: str) -> int:
     """Opens a regular file for reading; does not follow links or block on pipes. Raises NotFound, Unavailable."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = open_fd(path, READ | os.O_NOFOLLOW)
     except FileNotFoundError:
         raise NotFound("file", path) from None
     except OSError as error:
         raise _unread(path, error) from error
     if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
+        close_fd(fd)
         raise Unavailable(f"{path} is not a regular file", hint="Pass a regular file.")
     return fd
 

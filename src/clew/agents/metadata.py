@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from clew.engine.node import Counters
-from clew.engine.session_data import directory
+from clew.engine.session_data import SessionData, directory
 from clew.store.session import Session
 
 HASH, EXIT, IMPORTED = "project_hash", "exit_reason", "imported"
@@ -42,6 +42,11 @@ class SessionMetadata(msgspec.Struct, kw_only=True, omit_defaults=True):
 def project_hash(cwd: str | None) -> str:
     """The name of a project's folder: a hash of its directory, safe as a file name."""
     return hashlib.sha256((directory(cwd) or "").encode(errors="surrogateescape")).hexdigest()[:16]
+
+
+def is_agents(data: SessionData) -> bool:
+    """True for the data of a session that an agent's runtime has created or imported."""
+    return HASH in (data.extra or {})
 
 
 def safe_hash(given: object, cwd: str | None) -> str:

@@ -10,6 +10,7 @@ from typing import IO
 
 from clew.agents.jsonl import open_regular
 from clew.base import files
+from clew.base.outside import as_file, open_fd
 from clew.engine.mirrors import PART
 from clew.errors import NotFound
 
@@ -47,19 +48,20 @@ def read(path: str, limit: int) -> bytes | None:
         fd = open_regular(path)
     except NotFound:
         return None
-    with os.fdopen(fd, "rb") as file:
+    with as_file(fd) as file:
         return file.read(limit)
 
 
 def append(path: str, valid: int, pieces: Iterable[bytes]) -> int:
-    """Appends after the first `valid` bytes, and returns the new size.
+    """Appends lines after the first `valid` bytes, and returns the new size.
 
-    Completes a write that an earlier call did not finish; removes anything else after `valid`.
+    Completes a write that an earlier call did not finish; removes anything else after `valid`. If the last valid byte
+    is no longer a newline, it becomes one again: otherwise the next line would be glued to the damaged one.
     """
     there = os.path.lexists(path)
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, _PRIVATE)
-    at, rest = valid, iter(pieces)
-    with os.fdopen(fd, "r+b", buffering=_BLOCK) as file:
+    fd = open_fd(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, _PRIVATE)
+    at, rest = (valid - 1, chain([b"\n"], pieces)) if valid else (0, iter(pieces))
+    with as_file(fd, "r+b", _BLOCK) as file:
         file.seek(at)
         for piece in rest:
             same = _same(file.read(len(piece)), piece)

@@ -66,6 +66,8 @@ def parse(line: bytes) -> IncomingMessage:
     id = known.get("uuid") if isinstance(known.get("uuid"), str) else None
     body = fields.get("message")
     if body is None:
+        if "omitted" in fields:  # see `line`
+            raise Invalid(f"the mirror left out its message, which was too long: {_value(fields['omitted'])}")
         if "role" not in fields:
             raise Invalid("it is not a message: it has neither a role nor a message")
         return IncomingMessage(Native("openai" if _OPENAI & fields.keys() else "anthropic", line), id, created_at)

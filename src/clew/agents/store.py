@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from datetime import timedelta
-from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from clew.agents import metadata, serial
+from clew.agents.cleanup_report import CleanupReport
 from clew.agents.memory import Memory
 from clew.agents.metadata import EXIT, HASH, IMPORTED, SessionMetadata, project_hash
 from clew.agents.mirror import Mirror, MirrorReport
@@ -18,10 +18,11 @@ from clew.agents.serial import IncomingMessage
 from clew.agents.session import Session, changed_extra, fresh
 from clew.agents.transcript import Transcript, TranscriptEvent
 from clew.base import codec, ids
+from clew.base.loading import loading
 from clew.base.messages import AnyMessage
+from clew.checkpoints.transfer import copy as copy_checkpoints
 from clew.engine import deletion
-from clew.engine.mirrors import PENDING
-from clew.engine.node import Node, moment
+from clew.engine.node import Node
 from clew.engine.receipts import Receipt
 from clew.engine.session_data import directory
 from clew.errors import ClewError, Closed, Corrupted, Invalid, NotFound
@@ -34,16 +35,6 @@ MetadataList = list[SessionMetadata]  # `list` is a method in `SessionStore`
 NodeList = list[Node]
 Sayable = AnyMessage | Mapping[str, Any] | bytes | str
 """A message: clew's own, an SDK's object, or its JSON."""
-
-
-class CleanupReport(NamedTuple):
-    """The result of a cleanup: the purged sessions, their bytes in the store and in the mirror, and failures."""
-
-    deleted: tuple[str, ...]
-    bytes_freed: int
-    failures: tuple[tuple[str, str], ...]
-    receipt: Receipt
-    """What remains: shared messages, and traces that are not cleared yet."""
 
 
 def open(
@@ -213,20 +204,19 @@ class SessionStore:
                 self._update_mirror(one)
         return receipt
 
-    def cleanup(self, *, older_than: timedelta = timedelta(days=30), dry_run: bool = False) -> CleanupReport:
-        """Purges sessions that were last active longer ago than this: see `Sessions.purge`. Never runs automatically.
+    def cleanup(
+        self, *, older_than: timedelta = timedelta(days=30), dry_run: bool = False, force: bool = False
+    ) -> CleanupReport:
+        """Purges agents' sessions that were last active, with their subagents, longer ago than this.
 
-        Held sessions and project memories stay. With `dry_run` it reports what it would purge.
+        Never runs automatically. Held sessions, sessions whose own retention has not ended, conversation records that
+        the policy keeps, sessions of other programs and project memories stay; so does a session that is changed
+        meanwhile. With `dry_run` it reports what it would purge. Raises SweepRefused and removes nothing, unless
+        `force` is set, if the clock looks wrong.
         """
-        before = moment(Parts.of(self._store).engine.clock()) - older_than
-        purge = partial(self._store.sessions.purge, everything=True, before=before, reason="retention-expired")
-        files = {} if self._mirror is None else self._sizes(self._mirror, purge(dry_run=True).sessions)
-        receipt = purge(dry_run=dry_run)
-        failures = tuple((one.session, one.error) for one in receipt.failures)
-        freed = receipt.bytes
-        if self._mirror is not None and PENDING + self._mirror.root not in receipt.pending:
-            freed += sum(files.get(one, 0) for one in receipt.sessions)
-        return CleanupReport(receipt.sessions, freed, failures, receipt)
+        with loading:
+            from clew.agents.cleanup import clean_up
+        return clean_up(self._store, self._mirror, older_than, dry_run=dry_run, force=force)
 
     # -- messages and events
 
@@ -340,14 +330,6 @@ class SessionStore:
             given["extra"] = changed_extra(conversation.refresh().extra, changes)
         conversation.update(**given)
 
-    def _sizes(self, mirror: Mirror, sessions: Iterable[str]) -> dict[str, int]:
-        """Bytes of sessions and their subagents in a mirror."""
-        found, parts = {}, Parts.of(self._store)
-        for session in sessions:
-            row = parts.table.find_anywhere(session)
-            found[session] = mirror.size(parts.engine.read(partial(deletion.session_ids, ref=row)))
-        return found
-
     def _update_mirror(self, session_id: str) -> None:
         if self._mirror is not None:
             self._mirror.soon(session_id)
@@ -360,14 +342,22 @@ class SessionStore:
         self._below.append(below)
         if source is None:
             return below.create(cwd=cwd, model=model, id=asked.session_id)
-        about = source.metadata
-        id = asked.session_id if asked.fork else source.id
-        made = below.create(cwd=about.cwd or None, model=about.model or None, id=id)
+        about, kept, resumed = source.metadata, source.conversation, not asked.fork
+        before = {"created_at": about.created_at.isoformat(), "parent_id": about.parent_id}
+        made = below._store.sessions.create(
+            cwd=kept.cwd, model=kept.model, agent=kept.agent if resumed else None,
+            id=source.id if resumed else asked.session_id,
+            extra={HASH: about.project_hash}
+            | ({**kept.extra, IMPORTED: before} if resumed else {IMPORTED: {"parent_id": source.id}}),
+        )  # fmt: skip
         with below._store.transaction():
             for node in source.messages:
                 for digest in codec.blobs_of(node.said):
-                    made.conversation.blobs.put(source.conversation.blobs.open(digest))
-                made.conversation.append(node.said, id=node.id, created_at=node.created_at)
+                    made.blobs.put(kept.blobs.open(digest))
+                made.append(node.said, id=node.id, created_at=node.created_at)
+            for event in source.transcript.read() if resumed else ():
+                Transcript(made).append(event.raw)
+            copy_checkpoints(kept, made, None if resumed else {node.id for node in source.messages})
         return below.load(made.id)
 
 

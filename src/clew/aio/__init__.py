@@ -14,10 +14,12 @@ from collections.abc import Generator
 from types import TracebackType
 from typing import Any
 
+from clew.errors import install_hint
+
 try:
     from anyio import to_thread
 except ImportError as error:  # the core does not need it
-    raise ImportError("clew.aio needs anyio: pip install 'clew[aio]'") from error
+    raise ImportError(f"clew.aio needs anyio. {install_hint('aio')}") from error
 
 from clew.aio.dispatch import Threads
 from clew.aio.retention import Sweeper

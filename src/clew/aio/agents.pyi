@@ -7,11 +7,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from clew.agents import ImportReport, Mirror, memory, session, store, transcript
+from clew.agents.cleanup_report import CleanupReport
 from clew.agents.metadata import SessionMetadata
 from clew.agents.mirror import Mirror as _Mirror
 from clew.agents.mirror import MirrorReport
 from clew.agents.options import Options
-from clew.agents.store import CleanupReport, MetadataList, NodeList, Sayable
+from clew.agents.store import MetadataList, NodeList, Sayable
 from clew.agents.transcript import TranscriptEvent, TranscriptList
 from clew.aio.proxy import Proxy
 from clew.aio.store import Session as Conversation
@@ -158,8 +159,10 @@ class SessionStore(Proxy, of=store.SessionStore):
         """Lists metadata of sessions, last active first. Skips damaged sessions and passes them to `on_damage`."""
     async def delete(self, session_id: str) -> Receipt:
         """Deletes a session with its transcript, checkpoints and subagents, from the store and its mirrors."""
-    async def cleanup(self, *, older_than: timedelta = ..., dry_run: bool = False) -> CleanupReport:
-        """Purges sessions that were last active longer ago than this: see `Sessions.purge`. Never runs automatically."""
+    async def cleanup(
+        self, *, older_than: timedelta = ..., dry_run: bool = False, force: bool = False
+    ) -> CleanupReport:
+        """Purges agents' sessions that were last active, with their subagents, longer ago than this."""
     async def append_message(self, session_id: Session | str, message: Sayable, *, id: str | None = None) -> Node:
         """Appends a message at the current end of a session. Durable when this returns."""
     async def append_event(self, session_id: Session | str, event: object) -> TranscriptEvent:

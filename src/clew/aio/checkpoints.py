@@ -51,10 +51,13 @@ class Checkpoints(Proxy, of=sync.Checkpoints):
         enabled: bool = True,
         max_file: int = MAX_FILE,
         patience: float = 60.0,
+        home: str | None = None,
     ) -> None:
         if not isinstance(session, Session):
             raise Invalid(f"session must be an async Session, not {type(session).__name__}")
-        checkpoints = sync.Checkpoints(session._sync, root, enabled=enabled, max_file=max_file, patience=patience)
+        checkpoints = sync.Checkpoints(
+            session._sync, root, enabled=enabled, max_file=max_file, patience=patience, home=home
+        )
         super().__init__(_OneAtATime(session._threads), checkpoints)
 
     def guard(

@@ -29,6 +29,7 @@ class Checkpoints(Proxy, of=sync.Checkpoints):
         enabled: bool = True,
         max_file: int = ...,
         patience: float = 60.0,
+        home: str | None = None,
     ) -> None: ...
     def guard(
         self, user_message: MessageRef | Callable[[], MessageRef], paths: Paths | Callable[..., Paths] | None = None

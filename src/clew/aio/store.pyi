@@ -325,6 +325,7 @@ class Nodes(Proxy, of=nodes.Nodes):
         offset: int = 0,
         ascending: bool = False,
         trashed: bool = True,
+        order: Literal["stored", "created"] = "stored",
     ) -> Page[Node]:
         """All nodes in the order they were stored, newest first. A page starts at `cursor`, then skips `offset` nodes."""
     async def path(self, id: str, *, last: int | None = None) -> NodeList:

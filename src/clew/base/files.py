@@ -13,10 +13,11 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import IO, TypeVar
+from typing import TypeVar
 
 from clew.base.loading import CLOSE_SOME, NO_DESCRIPTOR
-from clew.errors import ClewError, Invalid, NotFound, ReadOnly, StorageFull, Unavailable, clip
+from clew.base.outside import as_file, close_fd, open_fd
+from clew.errors import ClewError, Forbidden, Invalid, NotFound, ReadOnly, StorageFull, Unavailable, clip
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
@@ -41,25 +42,22 @@ def read_private(path: str, limit: int) -> bytes:
 
     NotFound; Invalid, with a hint, if others can access it.
     """
-    with os.fdopen(_open_private(path, os.O_RDONLY), "rb") as file:
+    with as_file(_open_private(path, os.O_RDONLY)) as file:
         try:
             return file.read(limit)
         except OSError as error:
             raise Unavailable(f"{path} cannot be read: {error.strerror}", hint="Check the disk.") from error
 
 
-def open_regular(path: str) -> IO[bytes]:
-    """A file to read, or a link to one, and nothing else: a pipe could block for ever. Unavailable, Invalid."""
+def exists(path: str) -> bool:
+    """True if `path` names something. Forbidden if a folder above it cannot be entered: then nobody knows."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise Unavailable(
-            f"{path} cannot be opened ({error.strerror})", hint="Check the path and its rights."
-        ) from None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise Invalid(f"{path} is not a file")
-    return os.fdopen(descriptor, "rb")
+        os.stat(path)
+    except PermissionError as error:
+        raise Forbidden(f"{path} cannot be opened ({error.strerror})") from None
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def make_private(path: str, data: bytes) -> None:
@@ -162,7 +160,7 @@ def lock(path: str, patience: float) -> Iterator[None]:
         from fcntl import LOCK_UN, flock
 
         flock(fd, LOCK_UN)  # closing is not enough: a forked child has the descriptor too
-        os.close(fd)
+        close_fd(fd)
 
 
 def _acquire_lock(path: str, until: float) -> int:
@@ -172,9 +170,9 @@ def _acquire_lock(path: str, until: float) -> int:
             if _try_lock(fd, path):
                 return fd
         except BaseException:  # interrupted: release the lock
-            os.close(fd)
+            close_fd(fd)
             raise
-        os.close(fd)
+        close_fd(fd)
         if time.monotonic() >= until:
             raise Unavailable(
                 f"another process holds {path}", hint="Check whether it waits for input, then repeat the call."
@@ -199,7 +197,7 @@ def _try_lock(fd: int, path: str) -> bool:
 def _open_private(path: str, flags: int) -> int:
     me = user()
     try:
-        fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o600)
+        fd = open_fd(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except FileNotFoundError:
         raise NotFound("file", path) from None
     except OSError as error:
@@ -210,7 +208,7 @@ def _open_private(path: str, flags: int) -> int:
     try:
         _check_private(path, os.fstat(fd), me)
     except BaseException:
-        os.close(fd)
+        close_fd(fd)
         raise
     return fd
 

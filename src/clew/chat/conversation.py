@@ -16,7 +16,7 @@ from clew.chat.turn import Turn
 from clew.errors import Conflict, Invalid, clip
 from clew.providers.json_values import Json
 from clew.providers.registry import canonical
-from clew.providers.tools import Schema, Toolbox
+from clew.providers.tools import Schema, Tool, Toolbox
 from clew.providers.wire import OutOfRange, WireFormat, load
 from clew.snapshots import Messages, Snapshot, ToolSnapshot, new_snapshot
 from clew.snapshots.types import a_snapshot
@@ -43,6 +43,8 @@ class Conversation:
         options: Mapping[str, Any] | None = None,
         base_url: str = "",
     ) -> None:
+        if "\0" in system:
+            raise Invalid("the system prompt has a NUL character, which no snapshot can contain")
         self._wire = wire
         self.provider = wire.provider
         self.model = model
@@ -86,6 +88,11 @@ class Conversation:
         return tuple(self._tools.snapshots())
 
     @property
+    def functions(self) -> Sequence[Tool]:
+        """The tools that this client can run."""
+        return tuple(tool for tool in self._tools.tools.values() if tool.handler is not None)
+
+    @property
     def pending(self) -> Sequence[Native]:
         """The messages of the current turn that are not in the history yet.
 
@@ -125,10 +132,11 @@ class Conversation:
     def restore(self, snapshot: Snapshot, *, convert: bool = False) -> Report | None:
         """Replaces the conversation by that of a snapshot; keeps the client's model. Does not change the snapshot.
 
-        The model gets the descriptions of the snapshot's tools. Their functions are not stored: call `set_tools`
-        afterwards. Invalid, without a change, if the snapshot is of another provider or its messages are malformed;
-        ``anthropic`` and ``claude`` are the same provider. With `convert`, a snapshot of another provider is converted
-        first: it gets a new id, and the report lists the changes.
+        Removes the client's earlier tools. The model gets the descriptions of the snapshot's tools. Their functions are
+        not stored: call `set_tools` afterwards. Invalid, without a change, if the snapshot is of another provider, or
+        if a message is malformed or one that the provider refuses; ``anthropic`` and ``claude`` are the same provider.
+        With `convert`, a snapshot of another provider is converted first: it gets a new id, and the report lists the
+        changes.
         """
         report = None
         if canonical(a_snapshot(snapshot).provider) not in self._wire.accepts:
@@ -144,7 +152,7 @@ class Conversation:
             snapshot, report = converted(snapshot, self.provider)
         messages, system = self._wire.place_system(self._check_messages(snapshot), snapshot.system_prompt)
         with self._alone(), self._swap:
-            self._tools = self._tools.merge(snapshot.tools)
+            self._tools = Toolbox().merge(snapshot.tools)
             self._messages = Messages(messages)
             self.system = system
             self.id = snapshot.id
@@ -154,23 +162,31 @@ class Conversation:
     def _check_messages(self, snapshot: Snapshot) -> list[bytes]:
         """A snapshot's messages, if all of them are this provider's."""
         found = list(snapshot.parts)
+        made = set[str]()
         for number, raw in enumerate(found, 1):
-            if (wrong := self._wrong(raw)) is not None:
+            message, wrong = self._read(raw, first=number == 1)
+            if wrong is None:
+                calls = self._wire.calls(message)
+                wrong = None if calls.answered <= made else "it has the result of a tool call that is not before it"
+                made |= calls.made
+            if wrong is not None:
                 raise Invalid(
                     f"message {number} of the snapshot is not one of {self.provider}: {wrong}",
                     hint="Nothing was restored. Load the snapshot again, or repair its messages.",
                 )
         return found
 
-    def _wrong(self, raw: bytes) -> str | None:
-        """Why this is not a message of the provider; None if it is valid."""
+    def _read(self, raw: bytes, *, first: bool = False) -> tuple[Json, str | None]:
+        """A message, and why the provider refuses it, or None."""
         try:
             message = load(raw, int)
         except OutOfRange:
-            return "it has a number that is too large to be sent"
+            return {}, "it has a number that is too large to be sent"
         except (ValueError, RecursionError):
-            return "it cannot be read"
-        return self._wire.check(message) if isinstance(message, dict) else "it is not an object"
+            return {}, "it cannot be read"
+        if not isinstance(message, dict):
+            return {}, "it is not an object"
+        return message, self._wire.check(message, first=first)
 
     def _encode_prompt(self, prompt: Prompt) -> bytes:
         if isinstance(prompt, Native):
@@ -179,7 +195,7 @@ class Conversation:
                     f"a message of {clip(prompt.provider, 32)} cannot be sent to {self.provider}",
                     hint="Convert it with clew.convert.convert_messages, or send its text.",
                 )
-            if (wrong := self._wrong(prompt.raw)) is not None:
+            if (wrong := self._read(prompt.raw)[1]) is not None:
                 raise Invalid(f"the message is not one of {self.provider}: {wrong}")
             return prompt.raw
         if not isinstance(prompt, str) or not prompt:

@@ -9,6 +9,7 @@ import msgspec
 from clew.backends import Tx, creation_counter
 from clew.checkpoints import tree_scan as tree
 from clew.checkpoints.filestate import (
+    FOLDER,
     MISSING,
     UNSEEN,
     FileState,
@@ -46,9 +47,13 @@ class Capturing:
         """Stores the current state of paths, unless the message's checkpoint or a later one has them."""
         entries: dict[str, tuple[PathEntry, bytes]] = {}
         have = self._repo.read(lambda tx: self._have(tx, message))
+        # The message's checkpoint has paths in these, so they were folders then, whatever they are now.
+        passed = {pack_path(folder) for path in have for folder in folders_of(unpack_path(path))} - have
         for name in names:
             if pack_path(name) not in have:
-                entries.update({entry.path: (entry, data) for entry, data in self._entries(name)})
+                for entry, data in self._entries(name):
+                    was = (PathEntry(entry.path, FOLDER), b"") if entry.path in passed else (entry, data)
+                    entries[entry.path] = was
 
         seat = self._repo.read(self._repo.worktree)
         missing = [unpack_path(path) for path, (entry, _) in entries.items() if entry.state == MISSING]

@@ -34,7 +34,8 @@ class Checkpoints:
 
     With ``enabled=False`` nothing is captured. Files larger than `max_file` bytes are listed as skipped. A call waits
     up to `patience` seconds for other captures and rewinds of the same root, then raises Unavailable. A message is
-    given by its id, handle or node, and need not be stored. Use one object per thread.
+    given by its id, handle or node, and need not be stored. `home` is the user's folder, which imported checkpoints may
+    not change; without it, the one that the system's list of users has. Use one object per thread.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Checkpoints:
         enabled: bool = True,
         max_file: int = MAX_FILE,
         patience: float = 60.0,
+        home: str | None = None,
     ) -> None:
         if not isinstance(session, Session):
             raise Invalid(f"session must be a Session, not {type(session).__name__}")
@@ -56,7 +58,7 @@ class Checkpoints:
         file = Parts.of(session).engine.backend.file
         self._store = None if file is None else os.path.realpath(file)
         self._capturing = Capturing(self._root, self._repo, self._own)
-        self._rewinding = Rewinding(self._root, self._repo, self._capturing)
+        self._rewinding = Rewinding(self._root, self._repo, self._capturing, home)
 
     @property
     def root(self) -> str:

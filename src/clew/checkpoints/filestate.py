@@ -76,7 +76,10 @@ class HeadChange(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The payload of a checkpoint's ref. `to` is the target of the rewind, if this is the state before a rewind."""
+    """The payload of a checkpoint's ref. `to` is the target of the rewind, if this is the state before a rewind.
+
+    `imported` means that root and contents are what another program's history says.
+    """
 
     message: str
     root: str
@@ -84,6 +87,7 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
     also: tuple[str, ...] = ()
     to: str | None = None
     heads: HeadChange | None = None
+    imported: bool = False
 
     def paths(self) -> dict[str, PathEntry]:
         """Its entries by file system path."""

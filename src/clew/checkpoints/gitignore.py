@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
-from clew.errors import Unavailable
+from clew.base.outside import open_outside
+from clew.errors import MissingPackage
 
 NAME = ".gitignore"
 _EXCLUDE = ".git/info/exclude"
@@ -63,8 +64,7 @@ def _compile(text: bytes) -> list[tuple[re.Pattern[str], bool]]:
     try:
         from pathspec import GitIgnoreSpec
     except ModuleNotFoundError:
-        hint = "pip install 'clew[checkpoints]'"
-        raise Unavailable("reading .gitignore needs pathspec", hint=hint) from None
+        raise MissingPackage("reading .gitignore needs pathspec", "checkpoints") from None
     patterns = GitIgnoreSpec.from_lines(text.decode("utf-8", "surrogateescape").split("\n")).patterns
     return [(one.regex, one.include) for one in reversed(list(patterns)) if one.regex and one.include is not None]
 
@@ -91,7 +91,7 @@ def outside(root: str) -> tuple[IgnoreRules, tuple[tuple[int, ...], ...]]:
     files += [(folder, NAME) for folder in reversed(list(_up(root))) if folder != root and _within(folder, top)]
     for folder, name in files:
         try:
-            with open(os.path.join(folder, name), "rb") as file:
+            with open_outside(os.path.join(folder, name)) as file:
                 status = os.fstat(file.fileno())
                 stamps.append((status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino))
                 prefix = os.path.relpath(root, folder) + "/" if folder != root else ""
@@ -135,7 +135,7 @@ def _index_stamp(place: str) -> tuple[int, ...]:
     """The stamp of git's index; `.git` may be a file that contains the real path."""
     with suppress(OSError):
         if os.path.isfile(place):
-            with open(place, "rb") as file:
+            with open_outside(place) as file:
                 target = os.fsdecode(file.read(4096).removeprefix(b"gitdir:").strip())
             place = os.path.join(os.path.dirname(place), target)
         found = os.stat(os.path.join(place, "index"))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from bisect import insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
+from pwd import getpwuid
 from typing import NamedTuple
 from unicodedata import normalize
 
@@ -14,10 +16,12 @@ from clew.checkpoints.filestate import (
     MISSING,
     UNSEEN,
     FileState,
+    HeadChange,
     Manifest,
     PathEntry,
     folders_of,
     pack_path,
+    unpack_path,
 )
 from clew.checkpoints.repository import RewindStep
 from clew.checkpoints.serial import display_path
@@ -238,6 +242,33 @@ def _keep_nonempty(changing: dict[str, FileState], present: Present, unseen: set
     return kept
 
 
+def changed_entries(manifest: Manifest) -> tuple[PathEntry, ...]:
+    """The paths that a rewind has changed."""
+    return tuple(one for one in manifest.files if one.after is not None and not one.after.same(one.state))
+
+
+def moves(heads: HeadChange | None) -> bool:
+    """True if a rewind moves the conversation."""
+    return heads is not None and heads.before != heads.after
+
+
+def to_undo(manifests: Iterable[Manifest]) -> list[Manifest]:
+    """The rewinds that can be undone, oldest first.
+
+    A rewind to the start of an earlier one, as an undo is, undoes that one and all after it.
+    """
+    found: list[Manifest] = []
+    for one in manifests:
+        if one.to is None or not (changed_entries(one) or moves(one.heads)):
+            continue
+        undone = next((number for number, earlier in enumerate(found) if earlier.message == one.to), None)
+        if undone is None:
+            found.append(one)
+        else:
+            del found[undone:]
+    return found
+
+
 def refusal(made: RewindPlan, *, force: bool) -> str | None:
     """Why a plan must not run."""
     if made.blocked:
@@ -248,6 +279,30 @@ def refusal(made: RewindPlan, *, force: bool) -> str | None:
         some = some_of([display_path(path) for path in made.skipped])
         return f"too large to store or not a file, so a rewind would leave them unchanged: {some}"
     return None
+
+
+def overwritten(made: RewindPlan) -> list[str]:
+    """The existing files that a plan changes or deletes."""
+    found = [step for step in made.steps if step.old.kind not in ("missing", "dir") and not step.old.same(step.new)]
+    return [unpack_path(step.path) for step in found]
+
+
+def refuse_imported(root: str, home: str | None, over: Sequence[str], *, force: bool) -> str | None:
+    """Why a plan of imported checkpoints must not run: a file from outside has chosen their root and contents."""
+    folder = os.path.realpath(home or getpwuid(os.getuid()).pw_dir)
+    while not _is_same_folder(folder, root):
+        if folder == os.path.dirname(folder):
+            break
+        folder = os.path.dirname(folder)
+    else:
+        return f"these checkpoints were imported, and {root} is the home folder or above it"
+    if over and not force:
+        return f"these checkpoints were imported, and would overwrite files in {root}: {some_of(over)}"
+    return None
+
+
+def _is_same_folder(one: str, other: str) -> bool:
+    return os.path.exists(one) and os.path.samefile(one, other)
 
 
 def some_of(names: Sequence[str]) -> str:

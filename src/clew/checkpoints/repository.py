@@ -109,6 +109,10 @@ class CheckpointRepo:
         found = sorted(self._chain(tx, self.session, None, since), key=lambda stored: creation_counter(stored.row.ref))
         return [stored for stored in found if stored.manifest.root == self.root]
 
+    def roots(self, tx: Tx) -> set[str]:
+        """The roots that the session has checkpoints of, packed."""
+        return {stored.manifest.root for stored in self._chain(tx, self.session, None, 0)}
+
     def own(self, tx: Tx) -> list[StoredCheckpoint]:
         """The checkpoints that the session took itself, oldest first."""
         return [stored for stored in map(self._read_checkpoint, self.rows(tx)) if stored.manifest.root == self.root]

@@ -54,7 +54,8 @@ class Rewound(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     files that someone else has changed since, `skipped` have no stored content: both need `force`. `removed` are the
     deleted ones among the changed files. `unseen` stay unchanged: they could not be examined when the checkpoint was
     made or now, or no checkpoint has them. `left` were changed during the rewind and not touched; `kept` are folders
-    that should be removed but are not empty.
+    that should be removed but are not empty. `imported` means that the checkpoints came with another program's history:
+    overwriting files needs `force`, and the home folder and those above it are refused.
 
     As JSON (`msgspec.json.encode`) the names are `canRewind`, `filesChanged` and so on.
     """
@@ -73,6 +74,7 @@ class Rewound(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     message: str | None = None
     undo: str | None = None
     dry_run: bool = False
+    imported: bool = False
 
 
 class FileDiff(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -24,11 +25,14 @@ from clew.checkpoints.filestate import (
     pack_path,
     unpack_path,
 )
-from clew.checkpoints.plan import RewindPlan, refusal, some_of
+from clew.checkpoints.gitignore import NAME
+from clew.checkpoints.plan import RewindPlan, refusal, refuse_imported, some_of
 from clew.checkpoints.repository import CheckpointRepo, Journal, RewindStep, StoredCheckpoint, above
 from clew.checkpoints.results import FileDiff, Rewound
 from clew.checkpoints.root import PathBlocked, RootFolder
 from clew.checkpoints.serial import display_path
+from clew.checkpoints.tree_index import TreeIndex
+from clew.checkpoints.tree_scan import not_ignored_by
 from clew.engine.refs import BRANCH
 from clew.errors import ClewError, Conflict, Corrupted, NotFound
 from clew.store.parts import Parts
@@ -40,8 +44,8 @@ NO_CHECKPOINT = "checkpoint not found"
 class Rewinding:
     """Plans and runs rewinds. The caller holds the lock of the root."""
 
-    def __init__(self, root: RootFolder, repo: CheckpointRepo, capturing: Capturing) -> None:
-        self._root = root
+    def __init__(self, root: RootFolder, repo: CheckpointRepo, capturing: Capturing, home: str | None) -> None:
+        self._root, self._home = root, home
         self._repo = repo
         self._capturing = capturing
 
@@ -64,7 +68,7 @@ class Rewinding:
 
     def undo(self, *, steps: int, dry_run: bool, force: bool) -> Rewound:
         """Undoes the last rewinds that were not undone yet."""
-        points = _to_undo([stored.manifest for stored in self._repo.read(self._repo.all)])
+        points = plan.to_undo([stored.manifest for stored in self._repo.read(self._repo.all)])
         if len(points) < steps:
             error = f"there is no rewind to undo: {len(points)} left" if points else "there is no rewind to undo"
             return Rewound(False, error, dry_run=dry_run)
@@ -73,7 +77,7 @@ class Rewinding:
         moved = any(one.heads is not None for one in taken)
         heads = HeadChange(self._repo.session.refresh().head_id, before) if moved else None
         # This includes later changes, which are not part of the rewind.
-        manifests = [msgspec.structs.replace(one, files=_changed_entries(one), to=None) for one in taken]
+        manifests = [msgspec.structs.replace(one, files=plan.changed_entries(one), to=None) for one in taken]
         return self._go(taken[0].message, manifests, heads, tree=False, dry_run=dry_run, force=force)
 
     def diff(self, message: str) -> list[FileDiff]:
@@ -125,19 +129,26 @@ class Rewinding:
 
     def _plan(self, manifests: Sequence[Manifest], *, tree: bool) -> RewindPlan:
         """The plan that restores the first manifest; with `tree`, includes paths that only the scan of the tree has."""
-        closed: tuple[str, ...] = ()
+        index = TreeIndex()
         if tree and self._repo.read(self._repo.worktree) is not None:
             seat, seen = self._capturing.scan(keep=False)
             assert seat is not None
             fresh = changed(seat, seen)
             manifests = [one.with_walks(fresh) if one.message == seat.data.message else one for one in manifests]
-            closed = seen.now.unread
+            index = seen.now
         chains = plan.build_chains(manifests, undo=not tree)
         present = {path: state_at(self._root, path) for path in chains}
         present |= {path: MISSING for path in plan.alike(chains) if not self._root.has(path)}
         there = plan.Present(present, partial(state_at, self._root), self._names)
         made = plan.make(chains, there, undo=not tree)
-        return self._open_folders(made._replace(unseen=sorted({*made.unseen, *closed})))
+        hidden = {path for path in self._hidden_since(made, index) if path not in chains}
+        return self._open_folders(made._replace(unseen=sorted({*made.unseen, *index.unread, *hidden})))
+
+    def _hidden_since(self, made: RewindPlan, index: TreeIndex) -> list[str]:
+        """The ignored paths that `.gitignore` files did not ignore at the checkpoint: they did not exist then."""
+        files = {path: step.new for step in made.steps if os.path.basename(path := unpack_path(step.path)) == NAME}
+        restored = {path: self._repo.content(new) if new.kind == "file" else None for path, new in files.items()}
+        return not_ignored_by(self._root, index, restored) if restored else []
 
     def _names(self, folder: str) -> list[str] | None:
         return self._root.names_in(folder) if self._root.readable(folder) else None
@@ -205,6 +216,9 @@ class Rewinding:
             made, counted = self._ready(manifests, content, tree=tree)
         except ClewError as failed:
             return Rewound(False, failed.message, message=message, dry_run=dry_run)
+        imported = any(one.imported for one in manifests)
+        if imported:
+            made = made._replace(conflicts=sorted({*made.conflicts, *plan.overwritten(made)}))
         result = Rewound(
             True,
             None,
@@ -217,11 +231,13 @@ class Rewinding:
             kept=tuple(map(display_path, made.kept)),
             message=message,
             dry_run=dry_run,
+            imported=imported,
         )
-        error = refusal(made, force=force)
+        error = refuse_imported(self._root.path, self._home, result.conflicts, force=force) if result.imported else None
+        error = error or refusal(made, force=force)
         if error is not None:
             return msgspec.structs.replace(result, can_rewind=False, error=error)
-        if dry_run or not (made.steps or _moves(heads)):  # a repeated rewind must not hide the one before it
+        if dry_run or not (made.steps or plan.moves(heads)):  # a repeated rewind must not hide the one before it
             return result
         try:
             journal = self._begin(message, made, heads)
@@ -311,7 +327,7 @@ class Rewinding:
                 }
                 manifest = stored.manifest.with_final_states(after | same)  # it has no entries for unchanged paths
                 heads = manifest.heads
-                if heads is not None and not _changed_entries(manifest) and repo.head(tx) == heads.after:
+                if heads is not None and not plan.changed_entries(manifest) and repo.head(tx) == heads.after:
                     self._move(tx, heads.before)
                     manifest = msgspec.structs.replace(manifest, heads=None)
                 repo.put(tx, manifest, stored)
@@ -356,34 +372,8 @@ class Rewinding:
         return [one for one in tx.refs_owned(row.ref) if one.kind == BRANCH and one.head_id == point.id]
 
 
-def _changed_entries(manifest: Manifest) -> tuple[PathEntry, ...]:
-    """The paths that a rewind has changed."""
-    return tuple(one for one in manifest.files if one.after is not None and not one.after.same(one.state))
-
-
-def _to_undo(manifests: Sequence[Manifest]) -> list[Manifest]:
-    """The rewinds that can be undone, oldest first.
-
-    A rewind to the start of an earlier one, as an undo is, undoes that one and all after it.
-    """
-    found: list[Manifest] = []
-    for one in manifests:
-        if one.to is None or not (_changed_entries(one) or _moves(one.heads)):
-            continue
-        undone = next((number for number, earlier in enumerate(found) if earlier.message == one.to), None)
-        if undone is None:
-            found.append(one)
-        else:
-            del found[undone:]
-    return found
-
-
 def _removes(step: RewindStep) -> bool:
     return step.new.kind == "missing" and step.old.kind != "dir"
-
-
-def _moves(heads: HeadChange | None) -> bool:
-    return heads is not None and heads.before != heads.after
 
 
 def _folder(step: RewindStep) -> bool:

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from clew.base import files
+from clew.base.outside import as_file, open_fd
 from clew.checkpoints import naming
 from clew.checkpoints.filestate import MISSING, FileState, Stamp, pack_path, sha256_hex, unpack_path
 from clew.errors import ClewError, Invalid, Unavailable, clip
@@ -141,12 +142,14 @@ class RootFolder:
                 skipped_state(status, f"it has more than {self._max_file:,} bytes"), b"", stamp(status)
             )
         try:
-            fd = os.open(name, _FILE, dir_fd=folder)
+            fd = open_fd(name, _FILE, dir_fd=folder)
+        except Invalid:
+            return ObservedState(skipped_state(status, "it is a file of an open store"), b"", stamp(status))
         except OSError as error:
             if error.errno == errno.ELOOP:  # it is a link now
                 return None
             raise
-        with os.fdopen(fd, "rb", buffering=0) as file:
+        with as_file(fd, buffering=0) as file:
             parts = []
             left = self._max_file + 1
             while left > 0 and (part := file.read(min(left, 1 << 20))):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -88,13 +89,42 @@ def add(session: Session, one: CheckpointImport) -> bool:
     return repo.write(work)
 
 
+def copy(source: Session, target: Session, messages: Collection[str] | None = None) -> None:
+    """Copies the checkpoints that a session sees to a new session with the same messages, in another store.
+
+    With `messages`, those of these messages only, as for a fork; else also the last scan of the tree.
+    """
+    given = CheckpointRepo(source, "")
+    for root in sorted(given.read(given.roots)):
+        old, new = CheckpointRepo(source, root), CheckpointRepo(target, root)
+        new.write(partial(_copy, old, new, messages))
+
+
+def _copy(old: CheckpointRepo, new: CheckpointRepo, messages: Collection[str] | None, tx: Tx) -> None:
+    found, seat = old.read(lambda tx: (old.all(tx), None if messages is not None else old.worktree(tx)))
+    for stored in found:
+        if messages is None or (stored.manifest.to is None and stored.manifest.message in messages):
+            _copy_contents(old, new, tx, (entry.state for entry in stored.manifest.files))
+            new.put(tx, stored.manifest, None, stored.row.created_at)
+    if seat is not None:
+        index = old.index(seat)
+        states = [known.state for folder in index.folders.values() for known in folder.files().values()]
+        new.set_worktree(tx, None, seat.data, index, _copy_contents(old, new, tx, states))
+
+
+def _copy_contents(old: CheckpointRepo, new: CheckpointRepo, tx: Tx, states: Iterable[FileState]) -> set[str]:
+    return {new.keep(tx, old.session.blobs.get(state.blob)) for state in states if state.blob}
+
+
 def _put(tx: Tx, repo: CheckpointRepo, stored: StoredCheckpoint | None, one: CheckpointImport) -> None:
     """Stores a checkpoint, or the entries that the session's own one lacks."""
     empty = msgspec.structs.replace(one.manifest, files=())
     manifest = empty if stored is None else stored.manifest
     known = {entry.path for entry in manifest.files}
     fresh = [_store_content(tx, repo, entry, one) for entry in one.manifest.files if entry.path not in known]
-    repo.put(tx, manifest.with_entries(fresh), stored, microseconds(one.created_at))
+    imported = manifest.imported or (one.manifest.imported and bool(fresh))
+    manifest = msgspec.structs.replace(manifest.with_entries(fresh), imported=imported)
+    repo.put(tx, manifest, stored, microseconds(one.created_at))
 
 
 def _store_content(tx: Tx, repo: CheckpointRepo, entry: PathEntry, one: CheckpointImport) -> PathEntry:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -72,6 +72,33 @@ def scan(root: RootFolder, before: TreeIndex | None, own: Callable[[str], bool],
     now = TreeIndex(2, stamps, walk.folders, all_the_same, tuple(sorted(walk.unread)))
     changed = walk.changed or fresh or bool(gone) or was != all_the_same or walk.before.unread != now.unread
     return TreeScan(now, _merge(walk.changes), changed, walk.blobs)
+
+
+def not_ignored_by(root: RootFolder, index: TreeIndex, restored: Mapping[str, bytes | None]) -> list[str]:
+    """The ignored paths of a scan that would not be ignored with other `.gitignore` files.
+
+    `restored` has the text of those files by path, or None for a file that does not exist; the rest stay as they are.
+    """
+    found, above = list[str](), {"": _Place("", outside(root.path)[0])}
+    for folder in sorted(index.folders):  # each after its parent
+        place = above[folder.rpartition("/")[0]]
+        out = place.ignored or bool(folder and place.rules.ignores(folder, folder=True))
+        before = f"{folder}/" if folder else ""
+        text = restored[before + NAME] if before + NAME in restored else _text(root, before + NAME)
+        above[folder] = place = _Place(folder, place.rules.below(folder, text), ignored=out)
+        for name in () if out else map(unpack_path, index.folders[folder].ignored):
+            path = before + name.rstrip("/")
+            if path not in index.folders and not place.rules.ignores(path, folder=name.endswith("/")):
+                found.append(path)
+    return found
+
+
+def _text(root: RootFolder, path: str) -> bytes | None:
+    try:
+        file = root.observe(path)
+    except (PathBlocked, Unavailable):
+        return None
+    return file.data if file.state.kind == "file" else None
 
 
 class _Place(NamedTuple):

@@ -11,6 +11,8 @@ import io
 import sys
 import warnings
 
+from clew.errors import install_hint
+
 GARBAGE = 50_000
 """Objects between two garbage collections: loading modules creates many objects, but no garbage."""
 
@@ -29,7 +31,7 @@ def main() -> int:
     except ModuleNotFoundError as error:
         if error.name != "click":
             raise
-        sys.stderr.write("clew: the command line needs the package click\n  hint: pip install 'clew[cli]'\n")
+        sys.stderr.write(f"clew: the command line needs the package click\n  hint: {install_hint('cli')}\n")
         return 1
     return cli.run()
 

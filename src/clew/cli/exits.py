@@ -37,13 +37,14 @@ class InvalidKey(errors.ClewError):
     """The key is missing or not a key."""
 
 
-# The first match wins. A full disk, a read-only file and a missing package are also Unavailable, but trying again does
-# not help.
+# The first match wins. A full disk, missing permissions and a missing package are also Unavailable, but trying again
+# does not help.
 _CODES: tuple[tuple[type[errors.ClewError], int], ...] = (
     (errors.NotFound, NOT_FOUND),
     (errors.Ambiguous, AMBIGUOUS),
     (errors.StorageFull, FAILED),
     (errors.ReadOnly, FAILED),
+    (errors.Forbidden, FAILED),
     (errors.MissingPackage, FAILED),
     (errors.Unavailable, BUSY),
     (errors.Sealed, SEALED),

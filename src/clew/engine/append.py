@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from clew.backends import MAX_SEQ, POS, SEQ_BITS, InsertPoint, NodeRow, RunRow, Tx
+from clew.base import ids
 from clew.base.messages import ROLES
 from clew.engine.engine import Draft, Engine
 from clew.engine.node import Node, RunInfo, node_payload, node_row
@@ -15,13 +16,22 @@ _USER, _ASSISTANT = ROLES.index("user"), ROLES.index("assistant")
 
 
 def append_chain(
-    engine: Engine, tx: Tx, at: InsertPoint, drafts: Sequence[Draft], derived: int | None = None
+    engine: Engine,
+    tx: Tx,
+    at: InsertPoint,
+    drafts: Sequence[Draft],
+    derived: int | None = None,
+    *,
+    within: int | None = None,
 ) -> list[Node]:
     """Stores `drafts` as a chain after the node of `at`, or as a root. Conflict if an id is in use.
 
     The chain continues the node's run if it can, and otherwise starts a new run. A root `derived` from the node at
-    that position continues its totals, which `at` carries.
+    that position continues its totals, which `at` carries. NotFound if `at` is not in this workspace: with `within`, a
+    tree of the workspace, if it is not in that tree.
     """
+    if at.tree != within and (within is not None or tx.tree_workspace(at.tree) != engine.workspace):
+        raise NotFound("node", ids.text(at.id or NO_ID))
     tree, pos, parent, run_depth, carried, above, extends, wrapped = at
     if extends and pos is not None and pos & MAX_SEQ != MAX_SEQ and engine.matches_seal(wrapped):
         box = engine.seal.box(wrapped, run_owner(tree, pos >> SEQ_BITS))

@@ -139,7 +139,7 @@ def note(
     who = engine.actor if actor is None else actor_name(actor)
     stored = _Stored(kind, subject, who, reason, whole_number("amount", amount, 0))
     row = refs.add_own(tx, AUDIT)
-    append_in(Log(engine, lambda: row), tx, row, [(engine.new_id(), msgspec.json.encode(stored))])
+    append_in(engine, tx, row, [(engine.new_id(), msgspec.json.encode(stored))])
 
 
 def note_if_enabled(engine: Engine, refs: Refs, tx: Tx, kind: str, subject: str, *, amount: int = 1) -> None:

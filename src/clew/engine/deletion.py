@@ -47,6 +47,8 @@ class Removed:
         """True to give the rest of a cut run a new data key, so that older copies of the file cannot be read."""
         self.old_keys = 0
         """Runs that keep their data key, because a message that stays in them is damaged."""
+        self.ids: list[bytes] = []
+        """Ids of the messages."""
 
 
 def delete_ref(engine: Engine, tx: Tx, ref: RefRow, *, shred: bool = False, damaged: bool = False) -> Removed:
@@ -247,12 +249,25 @@ def delete_nodes(engine: Engine, refs: Refs, tx: Tx, cuts: list[RunCut]) -> Remo
     return gone
 
 
+def family(tx: Tx, ref: RefRow) -> list[RefRow]:
+    """A session and all subagents below it, in the trash or not: their activity is its own, and they go with it."""
+    found = [ref]
+    for one in found:
+        # An owned ref is younger than its owner; this check stops loops caused by a damaged row.
+        owned = [below for below in tx.refs_owned(one.ref) if creation_counter(below.ref) > creation_counter(one.ref)]
+        found += [below for below in owned if below.kind in SESSION_KINDS]
+    return found
+
+
 def session_ids(tx: Tx, ref: RefRow) -> list[str]:
-    """The ids of a session and of all subagents below it, in the trash or not."""
-    family = [ref]
-    for one in family:
-        family += [below for below in tx.refs_owned(one.ref) if below.kind in SESSION_KINDS]
-    return [ids.text(one.key) for one in family if one.kind in SESSION_KINDS]
+    """The ids of the `family` of a session."""
+    return [ids.text(one.key) for one in family(tx, ref) if one.kind in SESSION_KINDS]
+
+
+def refuse_changed(tx: Tx, row: RefRow, seen: dict[int, int]) -> None:
+    """Raises Conflict unless the `family` of a session is as a check has `seen` it: the version of each, by number."""
+    if any(seen.get(one.ref) != one.version for one in family(tx, row)):
+        raise Conflict(f"{row.kind} {ids.text(row.key)} was changed meanwhile")
 
 
 def sessions_at(tx: Tx, cuts: list[RunCut]) -> list[RefRow]:
@@ -333,6 +348,8 @@ def _cut(engine: Engine, tx: Tx, cut: RunCut, gone: Removed) -> None:
     run, low = tx.run(cut.run.run) or cut.run, cut.run.run << SEQ_BITS  # its origin may have moved up
     sound = cut.first > 0 and engine.is_signed(tx, run)
     gone.bytes += tx.body_bytes(low | cut.first, low | MAX_SEQ)
+    for first in range(low | cut.first, (low | tx.last_seq(run.run)) + 1, BATCH):
+        gone.ids += [row[ID] for row in tx.nodes_between(first, first + BATCH - 1)]
     tx.blobs.delete_uses(low | cut.first, low | MAX_SEQ)
     gone.messages += tx.delete_nodes(low | cut.first, low | MAX_SEQ)
     if cut.first == 0:

@@ -11,7 +11,7 @@ from clew.backends import MAX_SEQ, SEQ_BITS, LogRow, RefRow, Tx
 from clew.base import ids
 from clew.engine.engine import Engine, whole_number
 from clew.engine.node import moment
-from clew.engine.refs import ensure_data_key
+from clew.engine.refs import current_data_key
 from clew.engine.sealing.envelope import MISTYPED, Box, log_context, ref_owner
 from clew.errors import Conflict, Corrupted, Invalid, NotFound
 
@@ -100,7 +100,7 @@ class Log:
 
     def _add(self, tx: Tx, ref: RefRow, entries: Sequence[tuple[bytes, int, bytes]]) -> int:
         """Adds entries, and returns the number of the first."""
-        pos, box = tx.log_next(ref.ref), self._box(ensure_data_key(self._engine, tx, ref))
+        pos, box = tx.log_next(ref.ref), self._box(current_data_key(self._engine, tx, ref))
         if (pos & MAX_SEQ) + len(entries) > MAX_SEQ:
             raise Invalid(f"the log is full: it holds at most {MAX_SEQ:,} entries")
         rows = [
@@ -138,11 +138,20 @@ def _page(tx: Tx, ref: int, low: int, high: int) -> tuple[RefRow | None, list[Lo
     return tx.ref_at(ref), tx.log_range(low, high, PAGE)
 
 
-def append_in(log: Log, tx: Tx, ref: RefRow, entries: list[tuple[bytes, bytes]]) -> list[Entry]:
+def append_in(engine: Engine, tx: Tx, ref: RefRow, entries: list[tuple[bytes, bytes]]) -> list[Entry]:
     """`Log.append` as a step of the caller's transaction: ids and data, at the end of the log of `ref`."""
-    return log._append(tx, ref, entries)
+    return Log(engine, lambda: ref)._append(tx, ref, entries)
 
 
-def add_entries(log: Log, tx: Tx, ref: RefRow, entries: Sequence[tuple[bytes, int, bytes]]) -> None:
-    """Adds entries with new ids as a step of the caller's transaction, which has read `ref`: ids, times and data."""
-    log._add(tx, ref, entries)
+def add_entries(engine: Engine, tx: Tx, ref: RefRow, entries: Sequence[tuple[bytes, int, bytes]]) -> None:
+    """Adds entries with new ids as a step of the caller's transaction: ids, times and data."""
+    Log(engine, lambda: ref)._add(tx, ref, entries)
+
+
+def find_entry(engine: Engine, tx: Tx, ref: RefRow, id: bytes) -> bytes | None:
+    """The data of an entry by its id, as a step of the caller's transaction; None if the log has none. Corrupted."""
+    row, now = tx.log_by_id(id), tx.ref_at(ref.ref)
+    if row is None or now is None or row.pos >> SEQ_BITS != ref.ref:
+        return None
+    log = Log(engine, lambda: now)
+    return log._entry(row, log._box(now)).data

@@ -19,6 +19,7 @@ import msgspec
 
 from clew.backends import RefRow, Tx
 from clew.base import files, ids
+from clew.base.outside import READ, as_file, open_fd
 from clew.engine.deletion import SESSION_KINDS
 from clew.engine.engine import Engine
 from clew.engine.refs import Refs
@@ -153,8 +154,7 @@ class Mirrors:
         that this one was copied from. OSError if there is no marker.
         """
         path, mine = os.path.join(root, MARKER), self.marker()
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-        with os.fdopen(fd, "rb") as file:
+        with as_file(open_fd(path, READ | os.O_NOFOLLOW)) as file:
             raw = file.read(4096)
         try:
             found = msgspec.json.decode(raw, type=Marker)

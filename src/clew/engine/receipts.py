@@ -154,7 +154,7 @@ class ReceiptLog:
     def append_to(self, tx: Tx, row: RefRow, entries: Sequence[ReceiptEntry]) -> None:
         """Writes entries into the log of any workspace."""
         new = [(self._engine.new_id(), msgspec.json.encode(entry)) for entry in entries]
-        append_in(Log(self._engine, lambda: row), tx, row, new)
+        append_in(self._engine, tx, row, new)
 
     def others(self, pending: tuple[str, ...], known: set[str], now: int) -> list[tuple[RefRow, list[ReceiptEntry]]]:
         """The endings of other receipts in all workspaces: clearing the files clears them for all.

@@ -136,15 +136,18 @@ class Refs:
         """Adds a signed ref at the top of its kind, even if the clock stepped back. Conflict if the key is taken.
 
         With `active_at`, the time of its last activity, it is added behind the refs that were active later.
-        `created_at` defaults to `active_at` if that is in the past, else to now.
+        `created_at` defaults to `active_at` if that is in the past, else to now. NotFound if `at` is not in this
+        workspace.
         """
+        if at is not None and tx.tree_workspace(at.tree) != self._engine.workspace:
+            raise NotFound("node", ids.text(at.id or NO_ID))
         engine = self._engine
         now = engine.clock()
         top = tx.top_rank(engine.workspace, kind)
         if active_at is None or active_at >= now:
             rank = max(now, top + 1)
         else:
-            now, rank = active_at, self._past_rank(tx, kind, active_at, top)
+            now, rank = active_at, self.past_rank(tx, kind, active_at, top)
         head, head_id = (None, None) if at is None else (at.pos, at.id)
         row = RefRow(
             0, engine.workspace, kind, key, owner, tree, head, head_id, 1,
@@ -181,7 +184,7 @@ class Refs:
         if active_at >= self._engine.clock():
             return self.move(tx, row.ref, state, head, head_id)
         later = active_at > state.active_at
-        rank = self._past_rank(tx, row.kind, active_at, state.top) if later else state.rank
+        rank = self.past_rank(tx, row.kind, active_at, state.top) if later else state.rank
         return self._move(tx, row.ref, state, head, head_id, max(active_at, state.active_at), rank)
 
     def _move(
@@ -194,7 +197,7 @@ class Refs:
         tx.move_ref(ref, move, up=rank != state.rank)
         return move
 
-    def _past_rank(self, tx: Tx, kind: str, at: int, top: int) -> int:
+    def past_rank(self, tx: Tx, kind: str, at: int, top: int) -> int:
         """A rank that no other ref of this kind has, for an activity at this time: next to it, if it is taken."""
         rank, window = at, SAME_TIME
         while rank <= top:
@@ -207,7 +210,7 @@ class Refs:
 
     def change(self, tx: Tx, row: RefRow, payload: bytes, *, look: bytes | None, **columns: Any) -> RefRow:
         """Stores a ref with new data and columns. This is no activity. Conflict if it was changed."""
-        row = ensure_data_key(self._engine, tx, row)
+        row = current_data_key(self._engine, tx, row)
         changed = row._replace(version=row.version + 1, look=look, **columns)
         mac = self._engine.seal.sign(ref_fields(changed), row.wrapped_key)
         changed = changed._replace(mac=mac, data=self.box(row).close(payload, ref_context(changed)))
@@ -284,7 +287,7 @@ class Refs:
 
     def append_at(self, tx: Tx, row: RefRow, state: HeadState, point: InsertPoint, drafts: Sequence[Draft]) -> Appended:
         """Stores `drafts` after a node of the tree, and moves the head of the ref there, which has this state."""
-        nodes = append_chain(self._engine, tx, point, drafts)
+        nodes = append_chain(self._engine, tx, point, drafts, within=state.tree)
         last = node_row(nodes[-1])
         move = self.move(tx, row.ref, state, last[POS], last[ID])
         self._remembered.remember(row.kind, state, move, run_info(nodes[-1]), last[FACTS])
@@ -332,26 +335,32 @@ class Refs:
         if point is None or point.tree != ref.tree:
             raise NotFound("node", ids.text(expect or b""))
         self.ensure_sound(tx, point.pos)
-        nodes = append_chain(self._engine, tx, point, drafts)
+        nodes = append_chain(self._engine, tx, point, drafts, within=ref.tree)
         last = InsertPoint(point.tree, node_row(nodes[-1])[POS], node_row(nodes[-1])[ID])
         self.branch(tx, ref.ref, last)
         return Appended(nodes, None)
 
 
-def ensure_data_key(engine: Engine, tx: Tx, row: RefRow) -> RefRow:
-    """The ref, with a data key if the store has keys: while a store is being sealed, new data is never in clear text.
+def current_data_key(engine: Engine, tx: Tx, row: RefRow) -> RefRow:
+    """The ref with the data key that it has now: a caller may have read `row` before a key change replaced its key.
 
-    Otherwise an attacker who restores that state with a ref without a key could read new data. Corrupted.
+    Data under a replaced key would be lost. If the store has keys and the ref has none yet, it gets one: while a store
+    is being sealed, new data is never in clear text. Otherwise an attacker who restores that state with a ref without a
+    key could read new data. Conflict if the ref was deleted; Corrupted.
     """
-    if row.wrapped_key is not None or not engine.keyed:
+    if row.wrapped_key is None and not engine.keyed:
         return row
-    refs = Refs(engine)
-    payload = refs.data(refs.verify(row))
-    box, wrapped = engine.seal.new_box(ref_owner(row.key))
-    mac = engine.seal.sign(ref_fields(row), wrapped)
-    row = row._replace(wrapped_key=wrapped, mac=mac, data=box.close(payload, ref_context(row)))
-    tx.maintenance.rekey_ref(row)
-    return row
+    now = tx.ref_at(row.ref)
+    if now is None or now.key != row.key:
+        raise Conflict(f"{row.kind} {ids.text(row.key)} was deleted meanwhile")
+    if now.wrapped_key is None and engine.keyed:
+        refs = Refs(engine)
+        payload = refs.data(refs.verify(now))
+        box, wrapped = engine.seal.new_box(ref_owner(now.key))
+        mac = engine.seal.sign(ref_fields(now), wrapped)
+        now = now._replace(wrapped_key=wrapped, mac=mac, data=box.close(payload, ref_context(now)))
+        tx.maintenance.rekey_ref(now)
+    return row._replace(wrapped_key=now.wrapped_key)
 
 
 def expiry(row: RefRow) -> int | None:

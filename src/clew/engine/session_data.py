@@ -21,6 +21,11 @@ DAY = 86_400_000_000
 MOST_DAYS = 36_500
 """Maximum days of a retention: a larger number is a mistake, such as seconds."""
 
+SOURCE = "source"
+"""Where a session's free data keeps where it came from: tool, the tool's own id, branch and version."""
+AGAIN = "again"
+"""In a session's origin: it was imported though it was purged before."""
+
 
 class SessionData(msgspec.Struct, frozen=True, omit_defaults=True):
     """The metadata of a session, as stored."""
@@ -109,6 +114,21 @@ def _days(what: str, days: object, least: int, most: int) -> int:
 def is_record(data: SessionData) -> bool:
     """True if the record service has written to the session."""
     return RECORD in (data.extra or {})
+
+
+def note_changes(before: SessionData, after: SessionData, version: int, columns: Iterable[str]) -> SessionData:
+    """`after`; for a record, with the version that sets its title, summary or retention: older ones conflict."""
+    stored, record = ((data.extra or {}).get(RECORD) for data in (before, after))
+    if not isinstance(record, dict) or not isinstance(stored, dict):
+        return after
+    changed = dict(record.get("changed") or {})
+    if before.title != after.title:
+        changed["title"] = version
+    if stored.get("summary") != record.get("summary"):
+        changed["summary"] = version
+    if {"hold", "expires_at"} & {*columns}:
+        changed["retention"] = version
+    return msgspec.structs.replace(after, extra={**(after.extra or {}), RECORD: {**record, "changed": changed}})
 
 
 def pack(data: SessionData) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -13,7 +14,7 @@ from clew.engine.deletion import BATCH, RunCut
 from clew.engine.engine import Engine
 from clew.engine.receipts import Failure
 from clew.engine.refs import Refs
-from clew.engine.session_data import SessionData, pack, unpack
+from clew.engine.session_data import AGAIN, SOURCE, SessionData, note_changes, pack, unpack
 from clew.errors import Corrupted
 from clew.providers.view import view
 
@@ -63,10 +64,22 @@ def clear(refs: Refs, tx: Tx, row: RefRow, words: set[str]) -> Failure | None:
         data = unpack(refs.data(refs.verify(now)))
     except Corrupted:
         return Failure(ids.text(row.key), "its title cannot be read, and may repeat what was deleted")
-    if data.title is not None and _made_of(data.title, words):
-        data = msgspec.structs.replace(data, title=None)
+    title = None if data.title is not None and _made_of(data.title, words) else data.title
+    cleared = msgspec.structs.replace(data, title=title, extra=_without(data.extra, words))
+    if cleared != data:
+        data = note_changes(data, cleared, now.version + 1, ())
         refs.change(tx, now, pack(data), look=now.look)
     return Failure(ids.text(row.key), "its summary may repeat what was deleted") if _summarised(data) else None
+
+
+def _without(extra: dict[str, Any] | None, words: set[str]) -> dict[str, Any] | None:
+    """Free data whose origin repeats none of these words, and lets no import bring them back."""
+    origin = (extra or {}).get(SOURCE)
+    if extra is None or not isinstance(origin, dict):
+        return extra
+    title = origin.get("title")
+    left = {AGAIN, "title"} if isinstance(title, str) and _made_of(title, words) else {AGAIN}
+    return {**extra, SOURCE: {name: value for name, value in origin.items() if name not in left}}
 
 
 def _made_of(title: str, words: set[str]) -> bool:

@@ -15,10 +15,11 @@ from clew.base.messages import AnyMessage, Message, Native, Opaque
 from clew.engine.append import append_chain
 from clew.engine.blobs import Blobs
 from clew.engine.engine import Draft
-from clew.engine.log import Log, add_entries
+from clew.engine.log import add_entries
 from clew.engine.memory_data import MEMORY, memory_key
 from clew.engine.memory_data import unpack as unpack_memory
 from clew.engine.node import is_clean_version, node_payload, node_row
+from clew.engine.purged import recall
 from clew.engine.session_data import unpack as unpack_session
 from clew.errors import Conflict, Invalid, NotFound
 from clew.exports.jsonl_lines import (
@@ -53,16 +54,20 @@ class Restored(NamedTuple):
     """Messages that were stored before."""
     complete: bool
     """False if the file was cut off: what it has was restored, and the rest is missing."""
+    purged: int = 0
+    """Messages that were purged here, and what follows them: they were left out."""
 
 
-def restore(store: Store, lines: Iterable[bytes], *, progress: Callable[[int], object] | None = None) -> Restored:
+def restore(
+    store: Store, lines: Iterable[bytes], *, again: bool = False, progress: Callable[[int], object] | None = None
+) -> Restored:
     """Stores what `jsonl` wrote, under the same ids. Repeated, it adds only what is missing.
 
-    Sessions that are here already stay as they are. Invalid, with the number of the line, if a line cannot be read;
-    Conflict if a message with the same id is another one. What was stored until then stays. `progress` is called with
-    the bytes read.
+    Sessions that are here already stay as they are. What was purged here is left out, unless `again`. Invalid, with the
+    number of the line, if a line cannot be read; Conflict if a message with the same id is another one. What was stored
+    until then stays. `progress` is called with the bytes read.
     """
-    reader = _Reader(store)
+    reader = _Reader(store, again)
     done = 0
     for number, line in enumerate(lines, 1):
         if not line.endswith(b"\n"):
@@ -75,7 +80,7 @@ def restore(store: Store, lines: Iterable[bytes], *, progress: Callable[[int], o
         if progress is not None and number % BATCH == 0:
             progress(done)
     reader.flush()
-    return Restored(reader.messages, reader.sessions, reader.known, reader.ended)
+    return Restored(reader.messages, reader.sessions, reader.known, reader.ended, len(reader.left))
 
 
 _HINT = "The file is damaged. The lines before it were imported; export it again."
@@ -87,8 +92,9 @@ class _Item(NamedTuple):
 
 
 class _Reader:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, again: bool) -> None:
         parts = Parts.of(store)
+        self._again = again
         self._engine = parts.engine
         self._refs = parts.refs
         self._table = parts.table
@@ -100,6 +106,8 @@ class _Reader:
         self._ref: RefRow | None = None
         """The ref whose log follows, if it was added."""
         self._entries: list[LogLine] = []
+        self.left: set[str] = set()
+        """Messages that are left out, because they or messages above them were purged."""
         self.messages = self.sessions = self.known = 0
         self.ended = False
 
@@ -156,16 +164,25 @@ class _Reader:
         items, self._items = self._items, []
         if items:
             self._size = 0
+            before = len(self.left)
             new = self._engine.write(lambda tx: self._store(tx, items))
             self.messages += new
-            self.known += len(items) - new
+            self.known += len(items) - new - (len(self.left) - before)
 
     def _store(self, tx: Tx, items: list[_Item]) -> int:
         new = 0
-        for chain in _chains([item for item in items if not self._is_stored(tx, item)]):
+        unknown = [item for item in items if not self._is_stored(tx, item)]
+        gone = self._recall(tx, [item.draft.id for item in unknown])
+        for item in unknown:
+            if item.draft.id in gone or not self.left.isdisjoint((item.line.parent, item.line.derived)):
+                self.left.add(item.line.id)
+        for chain in _chains([item for item in unknown if item.line.id not in self.left]):
             self._store_chain(tx, chain)
             new += len(chain)
         return new
+
+    def _recall(self, tx: Tx, names: list[bytes]) -> set[bytes]:
+        return set() if self._again else recall(self._engine, tx, names)
 
     def _is_stored(self, tx: Tx, item: _Item) -> bool:
         place = tx.node(item.draft.id)
@@ -240,9 +257,9 @@ class _Reader:
     def _write_ref(
         self, tx: Tx, line: RefLine, key: bytes, payload: bytes, look: bytes | None, labels: Iterable[bytes]
     ) -> RefRow | None:
-        """The ref that was added; None if it is here already."""
+        """The ref that was added; None if it is here already, or was purged."""
         workspace = self._engine.workspace
-        if tx.ref(workspace, line.kind, key) is not None:
+        if tx.ref(workspace, line.kind, key) is not None or line.head in self.left or self._recall(tx, [key]):
             return None
         if line.kind in (SESSION, SUBAGENT):
             self._table.ensure_vacant(tx, key)
@@ -274,7 +291,7 @@ class _Reader:
             return
         self._size = 0
         rows = [(ids.parse(line.id), line.at, self._engine.redacted(unpack(line.data))) for line in entries]
-        self._engine.write(lambda tx: add_entries(Log(self._engine, lambda: ref), tx, ref, rows))
+        self._engine.write(lambda tx: add_entries(self._engine, tx, ref, rows))
 
 
 def _message_of(line: NodeLine) -> AnyMessage:

@@ -12,6 +12,7 @@ from importlib.resources import files
 from clew.base.visible import plain
 from clew.engine.node import Node
 from clew.exports.render.message import Entry, Renderer, entry, seam
+from clew.exports.render.text import SHORT, WHOLE, limited
 from clew.store.session import Session
 
 AHEAD = 50
@@ -19,7 +20,10 @@ AHEAD = 50
 
 
 def html(session: Session | None, nodes: Iterable[Node], *, fold: bool = False) -> Iterator[str]:
-    """The conversation as an HTML page. No text of a message becomes a tag, an image or a script."""
+    """The conversation as an HTML page. No text of a message becomes a tag, an image or a script.
+
+    With `fold`, thinking and tools are collapsed, and long texts are cut, each with a notice.
+    """
     title = escape(plain(session.title or "Untitled") if session is not None else "Conversation")
     css = style()
     digest = b64encode(sha256(css.encode()).digest()).decode()
@@ -37,7 +41,9 @@ def html(session: Session | None, nodes: Iterable[Node], *, fold: bool = False) 
         for one in batch:
             if one.is_summary:
                 yield seam(one.number)
-            yield renderer.article(one, first=one.number == 1)
+            with limited(SHORT if fold else WHOLE):
+                article = renderer.article(one, first=one.number == 1)
+            yield article
     yield "</main></body></html>"
 
 

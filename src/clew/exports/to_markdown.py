@@ -12,6 +12,7 @@ from clew.base.visible import paragraphs, plain
 from clew.engine.node import Node
 from clew.errors import Corrupted
 from clew.exports.tool_lines import tool_line
+from clew.store.origin import name_of
 from clew.store.session import Session
 
 Detail = Literal["prompts", "conversation", "folded", "full"]
@@ -32,13 +33,17 @@ def markdown(
     for node in nodes:
         message, why = read(node)
         lines = [f"(damaged: {plain(why)})"] if message is None else list(_body(message, detail))
+        before = count_replaced(node)
+        if before:
+            yield from (*([] if first else [""]), f"> {seam_text(before)}")
+            first = False
         if detail in ("prompts", "conversation") and not lines:
             continue
         if not first:
             yield ""
         first = False
         when = node.created_at.astimezone().strftime("%Y-%m-%d %H:%M")
-        yield f"## {node.role} · {node.handle} · {when}{' · interrupted' if is_interrupted(message) else ''}"
+        yield f"## {node.role} · {name_of(node)} · {when}{' · interrupted' if is_interrupted(message) else ''}"
         if lines:
             yield ""
             yield from lines
@@ -50,6 +55,19 @@ def read(node: Node) -> tuple[Message | None, str]:
         return node.message, ""
     except Corrupted as error:
         return None, error.why
+
+
+def count_replaced(node: Node) -> int:
+    """For the first message after a compaction, how many messages come before it in the history; 0 for others."""
+    try:
+        return node.counters.messages - 1 if node.parent_id is None else 0
+    except Corrupted:
+        return 0
+
+
+def seam_text(before: int) -> str:
+    """A notice for the place of a compaction."""
+    return f"Compacted here. From here on, the model no longer sees the {before:,} message{'s' * (before != 1)} before."
 
 
 def is_interrupted(message: Message | None) -> bool:

@@ -144,7 +144,7 @@ def _framed(store: Store, session: Session) -> bytes:
     for one in message_bytes(session, store):
         by_hash[short_hash(one.data)] = one.data
         if one.id is not None:
-            by_id[one.id] = one.data
+            by_id[one.given or one.id] = one.data
 
     def find(id: str, hash: str) -> bytes:
         first = by_id.get(id)

@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from clew.base.loading import loading
+from clew.errors import install_hint
 from clew.providers import registry
 from clew.providers.failures import translate_errors
 from clew.providers.json_values import Json
@@ -23,7 +24,7 @@ def load_sdk(to: Endpoint) -> ModuleType:
         with loading:
             return import_module(row.sdk)
     except ImportError as error:
-        raise ImportError(f"this provider needs its SDK: pip install 'clew[{row.extra}]'") from error
+        raise ImportError(f"this provider needs its SDK. {install_hint(row.extra)}") from error
 
 
 class SDKBase:

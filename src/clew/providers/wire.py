@@ -90,8 +90,27 @@ class WireFormat(Protocol):
     def collect(self) -> Collector:
         """A collector for one response."""
 
-    def check(self, message: Json) -> str | None:
-        """The problem with a message of a snapshot; None if there is none."""
+    def check(self, message: Json, *, first: bool = False) -> str | None:
+        """The reason why the provider refuses a message, or refuses it as the `first`; None if it does not."""
+
+    def calls(self, message: Json) -> CallIds:
+        """The ids of the tool calls in a checked message, and of the calls that it has results of."""
+
+
+class CallIds(NamedTuple):
+    """The tool calls in a message, and the calls that it answers, by id."""
+
+    made: set[str]
+    answered: set[str]
+
+
+Rules = Sequence[tuple[Callable[[Json], object], str]]
+"""The messages that a provider refuses: a test for each reason, in the order in which they are applied."""
+
+
+def broken_rule(rules: Rules, message: Json) -> str | None:
+    """The reason of the first rule that a message breaks; None if it keeps all of them."""
+    return next((why for breaks, why in rules if breaks(message)), None)
 
 
 def load(raw: bytes | str, number: Callable[[str], int | str] = integer) -> Any:
@@ -167,14 +186,28 @@ def count(used: object, *path: str) -> int | None:
     return used if isinstance(used, int) and not isinstance(used, bool) and used >= 0 else None
 
 
-def wrong_content(content: object) -> str | None:
-    """The problem with content that should be text or a list of typed blocks; None if there is none."""
-    if isinstance(content, str):
-        return None
-    if not isinstance(content, list):
-        return "its content is neither text nor a list"
-    good = all(isinstance(block, dict) and isinstance(block.get("type"), str) for block in content)
-    return None if good else "it has a block without a type"
+def content_rules(field: str, *, unless: Callable[[Json], object] = lambda message: False) -> Rules:
+    """The rules for a field that is text or a list of typed blocks, `unless` the message needs none."""
+    return (
+        (
+            lambda message: not isinstance(message.get(field), str | list) and not unless(message),
+            "its content is neither text nor a list",
+        ),
+        (
+            lambda message: (
+                not all(
+                    isinstance(block, dict) and isinstance(block.get("type"), str) for block in blocks(message, field)
+                )
+            ),
+            "it has a block without a type",
+        ),
+    )
+
+
+def blocks(message: Json, field: str = "content") -> list[Any]:
+    """The list in a field of a message; empty if it is not a list."""
+    found = message.get(field)
+    return found if isinstance(found, list) else []
 
 
 def text_of(result: ToolResult) -> str:

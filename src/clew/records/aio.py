@@ -13,10 +13,12 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
+from clew.errors import install_hint
+
 try:
     import anyio
 except ImportError as error:  # the core does without it
-    raise ImportError("clew.records.aio needs anyio: pip install 'clew[aio]'") from error
+    raise ImportError(f"clew.records.aio needs anyio. {install_hint('aio')}") from error
 
 from clew import aio
 from clew.aio import Sweeper

@@ -16,6 +16,7 @@ from clew.records.schema import (
     ConversationRecord,
     ConversationRecordInput,
     ConversationRecordMutation,
+    EncryptedBlob,
     JsonInput,
     ListResult,
     PurgeReason,
@@ -68,7 +69,7 @@ class RecordService(Proxy, of=service.RecordService):
     def policy(self) -> Policy | None:
         """The store's current policy. None before the first `initialize`."""
     async def initialize(self) -> PurgeReport | None:
-        """Makes the service ready, stores its policy, and sweeps. Idempotent: returns None if it was ready."""
+        """Makes the service ready, stores its policy, sweeps, and starts to sweep every six hours. Idempotent."""
     async def dispose(self, grace: float = ...) -> None:
         """Refuses further calls and waits up to `grace` seconds for the running ones. Idempotent."""
     async def create(
@@ -117,6 +118,12 @@ class RecordService(Proxy, of=service.RecordService):
         """Sets whether a record may be exported and how the user consented, where given. Raises NotFound."""
     async def export(self, conversation_id: str) -> bytes:
         """The record as JSON. Raises NotFound, and Conflict if it may not be exported."""
+    async def export_blob(self, conversation_id: str, key: bytes) -> EncryptedBlob:
+        """The record encrypted with a key of 32 bytes. Raises as `export` does, and Invalid."""
+    async def import_blob(
+        self, blob: EncryptedBlob | JsonInput, key: bytes
+    ) -> ConversationRecord | Pending[ConversationRecord]:
+        """Creates the record of an exported blob, with the retention and privacy of a new one: see `create`."""
     async def set_policy(self, policy: Policy) -> PurgeReport:
         """Replaces the policy of the store's workspace, and sweeps."""
     async def sweep(self, *, force: bool = False) -> PurgeReport:

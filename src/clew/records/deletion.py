@@ -10,13 +10,14 @@ from clew.base import ids
 from clew.engine.engine import Clock
 from clew.engine.node import moment
 from clew.engine.receipts import Receipt
+from clew.engine.session_data import is_record
 from clew.errors import ClewError, Conflict, Corrupted, NotFound, SweepRefused, Unavailable, clip
 from clew.records import events, reports
 from clew.records.events import Events
 from clew.records.repository import Repository
 from clew.records.schema import PurgeReason, PurgeReport, time_micros
 from clew.records.writes import Writes
-from clew.retention import QUIET, RetentionScan, SweepReport
+from clew.retention import QUIET, RetentionScan, SweepReport, log_swept
 from clew.retention.stored_policy import needed_policy
 from clew.store.parts import Parts
 from clew.store.session_table import SESSION
@@ -35,16 +36,16 @@ class Purging:
 
     def delete(self, conversation_id: str, reason: PurgeReason) -> PurgeReport:
         """See `RecordService.delete`."""
-        session = self._session(conversation_id)
+        session = ids.text(self._records.key(conversation_id))
         with self._writes.pause():
             try:
                 receipt = self._store.sessions.purge([session], reason=reason)
             except NotFound:
-                if self._writes.drop(lambda one: self._session(one) == session):
+                if self._writes.drop(lambda one: session in self._sessions(one)):
                     return reports.empty_report(reason, self._clock())
                 raise NotFound("record", conversation_id) from None
             if receipt.sessions:
-                self._writes.drop(lambda one: self._session(one) == session)
+                self._writes.drop(lambda one: session in self._sessions(one))
         report = self._report_purge(receipt, {session: conversation_id})
         if not receipt.sessions:
             raise self._refusal(conversation_id, receipt.failures[0].error)
@@ -58,7 +59,7 @@ class Purging:
         with self._writes.pause():
             receipt = self._store.sessions.purge(everything=True, reason=reason)
             stay = {failure.session for failure in receipt.failures} - {*receipt.sessions}
-            self._writes.drop(lambda one: self._session(one) not in stay)
+            self._writes.drop(lambda one: stay.isdisjoint(self._sessions(one)))
         return self._report_purge(receipt, names)
 
     def purge_damaged(self, conversation_id: str, key: bytes) -> bool:
@@ -78,7 +79,8 @@ class Purging:
         found = self._look(started)
         names = self._names(found)
         try:
-            _, report = self._sweep(found, names, force=force)
+            swept, report = self._sweep(found, names, force=force)
+            log_swept(swept)
         except SweepRefused as error:
             return reports.held_back(found, error, self._name_of(names), started)
         return report or reports.empty_report("retention-expired", started)
@@ -89,8 +91,10 @@ class Purging:
         return self._sweep(found, self._names(found), force=False)[0]
 
     def _look(self, now: int) -> RetentionScan:
-        talking = [self._session(id) for id in self._writes.conversations]  # their messages wait for space
-        return RetentionScan(self._store, needed_policy(self._store), moment(now), talking, QUIET, records=True)
+        talking = [
+            key for id in self._writes.conversations for key in self._sessions(id)
+        ]  # their messages wait for space
+        return RetentionScan(self._store, needed_policy(self._store), moment(now), talking, QUIET, only=is_record)
 
     def _sweep(
         self, found: RetentionScan, names: dict[str, str], *, force: bool
@@ -130,8 +134,9 @@ class Purging:
             return Conflict(f"record {clip(conversation_id)} is held", hint="Release it first.")
         return Unavailable(f"record {clip(conversation_id)} was not purged: {why}", hint="Call delete again.")
 
-    def _session(self, conversation_id: str) -> str:
-        return ids.text(self._records.key(conversation_id))
+    def _sessions(self, conversation_id: str) -> list[str]:
+        """The ids that a conversation's session may have; after a purge, the store no longer tells which."""
+        return [ids.text(key) for key in self._records.keys(conversation_id)]
 
     def _names(self, found: RetentionScan) -> dict[str, str]:
         return {ids.text(row.key): self._name(row) for row in found.rows}

@@ -76,6 +76,12 @@ class CorruptionDetected(RecordEvent, frozen=True, kw_only=True, tag="storage.co
     purged: bool
 
 
+class PrivacyWarning(RecordEvent, frozen=True, kw_only=True, tag="privacy.warning"):
+    """The store of the service is not sealed, or no redaction rules apply. Emitted by `initialize`."""
+
+    problem: Literal["not-sealed", "not-redacted"]
+
+
 class SlowWrites(RecordEvent, frozen=True, kw_only=True, tag="storage.write.slow"):
     """More than one write in twenty takes longer than the limit."""
 
@@ -135,6 +141,19 @@ class Events:
                     subscriber(event)
                 except Exception as error:  # noqa: BLE001 - a subscriber's error must not affect others
                     _log(event, error)
+
+
+def warn_unprotected(bus: Events, *, sealed: bool, redacted: bool) -> None:
+    """Reports by event and log that records are stored without encryption or without redaction."""
+    import logging
+
+    logger = logging.getLogger("clew.records")
+    if not sealed:
+        bus.emit(PrivacyWarning(problem="not-sealed"))
+        logger.warning("the store is not sealed: records are stored without encryption")
+    if not redacted:
+        bus.emit(PrivacyWarning(problem="not-redacted"))
+        logger.warning("no redaction rules apply: records are stored with the secrets in them")
 
 
 def _log(event: RecordEvent, error: Exception) -> None:

@@ -10,6 +10,7 @@ from clew.engine.node import microseconds
 from clew.engine.refs import expiry
 from clew.engine.session_data import DAY
 from clew.records.schema import RetentionInfo, time_text
+from clew.retention.evaluate import last_activity
 from clew.retention.policy import Policy
 from clew.store.session_table import SCAN, SESSION, SessionTable
 
@@ -20,19 +21,19 @@ IsRecord = Callable[[RefRow], bool]
 """True for a record, False for a session that only other programs wrote to."""
 
 
-def expires(policy: Policy | None, row: RefRow, record: bool) -> int:
-    """When a session expires, if it has no further activity."""
+def expires(policy: Policy | None, row: RefRow, record: bool, now: int = 0) -> int:
+    """When a session expires, if it has no further activity. With `now`, allows for a clock that was behind."""
     own = expiry(row)
     if own is not None:
         return own
     days = None if policy is None else policy.days_for(row.workspace, record=record)
-    return NEVER if days is None else row.active_at + days * DAY
+    return NEVER if days is None else last_activity(row, now) + days * DAY
 
 
 def is_expired(policy: Policy | None, row: RefRow, now: int, is_record: IsRecord) -> bool:
     """True if the session has expired and is not held."""
-    either = {expires(policy, row, record) <= now for record in (False, True)}
-    over = either.pop() if len(either) == 1 else expires(policy, row, is_record(row)) <= now
+    either = {expires(policy, row, record, now) <= now for record in (False, True)}
+    over = either.pop() if len(either) == 1 else expires(policy, row, is_record(row), now) <= now
     return over and not row.hold
 
 

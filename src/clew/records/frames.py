@@ -12,6 +12,7 @@ from clew.base.messages import RECORD, Media, Message, Modality, Native, Text
 from clew.engine.engine import Draft, Engine
 from clew.engine.node import Node, node_facts
 from clew.errors import Corrupted, Invalid
+from clew.records.redactor import Redactor
 from clew.records.schema import (
     BLOBS,
     AttachmentRef,
@@ -61,27 +62,35 @@ class ForeignFormat(Corrupted):
     """The data is intact, but this version of clew cannot decode it."""
 
 
-def session_key(engine: Engine, conversation_id: str) -> bytes:
-    """The key of a conversation's session: the conversation id if it is a UUID, else a keyed hash of it."""
-    return _key(engine, "record", conversation_id)
+def session_keys(engine: Engine, conversation_id: str) -> tuple[bytes, ...]:
+    """The keys that a conversation's session may have; a new session gets the first.
+
+    An id is stored as a keyed hash. In a plain store, a UUID is stored as it is. A session has the other one of the two
+    if the store was sealed or unsealed since, if another program created it, or if an earlier version of clew did.
+    """
+    return _keys(engine, "record", conversation_id)
 
 
-def node_key(engine: Engine, session: bytes, frame_id: str) -> bytes:
-    """The id of a frame's message. A frame id that is not a UUID is unique only within its conversation."""
-    return ids.maybe(frame_id) or _key(engine, "frame", session.hex() + frame_id)
+def frame_keys(engine: Engine, session: bytes, frame_id: str) -> tuple[bytes, ...]:
+    """The ids that a frame's message may have: see `session_keys`.
+
+    A frame id that is not a UUID is unique only within its conversation.
+    """
+    return _keys(engine, "frame", frame_id, within=session.hex())
 
 
-def _key(engine: Engine, domain: str, id: str) -> bytes:
+def _keys(engine: Engine, domain: str, id: str, within: str = "") -> tuple[bytes, ...]:
+    stored = ids.maybe(id)
     try:
-        stored = ids.maybe(id)
-        if stored is not None:
-            return stored
-        hashed = bytearray(engine.lookup_hash(domain, id.encode()))
+        named = (within + id if stored is None else ids.text(stored)).encode()
     except UnicodeEncodeError:
         raise Invalid("an id must be valid Unicode") from None
+    hashed = bytearray(engine.lookup_hash(domain, named))
     hashed[9] = hashed[9] & 0x0F | 0x80  # UUID version 8: application-defined
     hashed[7] = hashed[7] & 0x3F | 0x80
-    return bytes(hashed)
+    if stored is None:
+        return (bytes(hashed),)
+    return (bytes(hashed), stored) if engine.keyed else (stored, bytes(hashed))
 
 
 def foreign(id: str, key: bytes) -> str | None:
@@ -89,9 +98,8 @@ def foreign(id: str, key: bytes) -> str | None:
     return None if ids.text(key) == id else id
 
 
-def draft(engine: Engine, session: bytes, frame: MessageFrame) -> Draft:
-    """The encoded message of a frame. Raises Invalid if it cannot be stored."""
-    key = node_key(engine, session, frame.frame_id)
+def draft(engine: Engine, redactor: Redactor, key: bytes, frame: MessageFrame) -> Draft:
+    """The redacted and encoded message of a frame, with this id. Raises Invalid if it cannot be stored."""
     blocks: list[Text | Media] = [Text(text=frame.content)]
     for attachment in frame.attachments or ():
         if attachment.uri != BLOBS + attachment.checksum:
@@ -103,20 +111,15 @@ def draft(engine: Engine, session: bytes, frame: MessageFrame) -> Draft:
     if frame.audio is not None:
         blocks.append(_media(frame.audio.format, frame.audio.uri.removeprefix(BLOBS)))
     for token in frame.privacy.pii_tokens or ():
-        if _found_in(engine, token.rpartition(":")[0]):
+        if redactor.finds(token.rpartition(":")[0]):
             raise Invalid("a redaction rule matches the text before a token's hash")
     named = foreign(frame.frame_id, key)
     stored = StoredFrame(
-        sequence=frame.sequence, frame_id=None if named is None or _found_in(engine, named) else named,
+        sequence=frame.sequence, frame_id=None if named is None or redactor.finds(named) else named,
         privacy=frame.privacy, attachments=frame.attachments or None, audio=frame.audio,
     )  # fmt: skip
     message = Message(frame.role, tuple(blocks), extra={RECORD: msgspec.to_builtins(stored)})
-    return engine.draft(message, ids.text(key), time_micros(frame.created_at))
-
-
-def _found_in(engine: Engine, text: str) -> bool:
-    """True if one of the store's redaction rules matches the text."""
-    return engine.redacted(text.encode()) != text.encode()
+    return engine.draft(redactor.message(message), ids.text(key), time_micros(frame.created_at))
 
 
 def _media(kind: str, digest: str) -> Media:

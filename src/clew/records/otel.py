@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from clew.errors import install_hint
+
 try:
     from opentelemetry import metrics, trace
 except ImportError as error:  # the core does without it
-    raise ImportError("clew.otel needs opentelemetry-api: pip install 'clew[otel]'") from error
+    raise ImportError(f"clew.otel needs opentelemetry-api. {install_hint('otel')}") from error
 
 from clew.records import events
 from clew.records.events import Events, RecordEvent

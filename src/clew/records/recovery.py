@@ -9,6 +9,7 @@ from clew.base import codec, ids
 from clew.engine.engine import Engine
 from clew.engine.refs import Refs
 from clew.errors import Corrupted
+from clew.records.redactor import Redactor
 from clew.records.schema import ConversationSummary, PartialMetrics
 
 RECOVERY = "recovery"
@@ -28,9 +29,10 @@ class PendingMark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 class Marks:
     """Creates and reads marks. Methods with `tx` run inside the caller's transaction."""
 
-    def __init__(self, engine: Engine, refs: Refs) -> None:
+    def __init__(self, engine: Engine, refs: Refs, redactor: Redactor) -> None:
         self._engine = engine
         self._refs = refs
+        self._redactor = redactor
 
     def row(self, tx: Tx, session: bytes) -> RefRow | None:
         """The mark of the session with this key."""
@@ -54,7 +56,7 @@ class Marks:
 
     def set(self, tx: Tx, session: RefRow, pending: PendingMark) -> RefRow:
         """Marks a session at its head and returns the mark. A readable mark that exists keeps its position."""
-        payload = b"\x01" + self._engine.redacted(codec.to_json(pending), own=True)
+        payload = b"\x01" + self._engine.redacted(self._redactor.own_json(codec.to_json(pending)), own=True)
         mark = self.row(tx, session.key)
         if mark is not None and self.sound(mark):
             return self._refs.change(tx, mark, payload, look=None)

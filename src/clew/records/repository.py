@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -18,13 +18,17 @@ from clew.engine.session_data import SessionData, is_record, unpack
 from clew.errors import Conflict, Corrupted, Invalid, clip
 from clew.records import changes
 from clew.records.changes import RecordChange
-from clew.records.frames import draft, foreign, frames, session_key
+from clew.records.frames import draft, foreign, frame_keys, frames, session_keys
 from clew.records.record_data import RecordFields, StoredRecord, record_fields, size_of
 from clew.records.recovery import Marks, PendingMark
+from clew.records.redactor import Redactor
 from clew.records.schema import ConversationRecordInput, MessageFrame, RecoverySnapshot, time_text
 from clew.store.parts import Parts
 from clew.store.session_table import SCAN, SESSION
 from clew.store.store import Store
+
+if TYPE_CHECKING:
+    from clew.redaction import Rules
 
 
 class FullRecord(NamedTuple):
@@ -37,21 +41,35 @@ class FullRecord(NamedTuple):
 class Repository:
     """The records of a store."""
 
-    def __init__(self, store: Store, max_payload: int, exportable: bool) -> None:
+    def __init__(self, store: Store, max_payload: int, exportable: bool, rules: Rules | None = None) -> None:
         parts = Parts.of(store)
         self._store = store
         self._engine = parts.engine
         self._refs = parts.refs
         self._table = parts.table
-        self._marks = Marks(parts.engine, parts.refs)
+        self._redactor = Redactor(parts.engine, rules)
+        self._marks = Marks(parts.engine, parts.refs, self._redactor)
         self._max_payload = max_payload
         self._exportable = exportable
 
-    def key(self, conversation_id: str) -> bytes:
-        """The key of a conversation's session. Raises Invalid if the id is not valid."""
+    @property
+    def redacts(self) -> bool:
+        """True if redaction rules apply."""
+        return self._redactor.active
+
+    def keys(self, conversation_id: str) -> tuple[bytes, ...]:
+        """The keys that a conversation's session may have. Raises Invalid if the id is not valid."""
         if not isinstance(conversation_id, str) or not conversation_id or len(conversation_id) > 512:
             raise Invalid("a conversation id must be text of up to 512 characters")
-        return session_key(self._engine, conversation_id)
+        return session_keys(self._engine, conversation_id)
+
+    def key(self, conversation_id: str) -> bytes:
+        """The key of a conversation's session, or the key it would get. Raises Invalid if the id is not valid."""
+        keys = self.keys(conversation_id)
+        if len(keys) == 1:
+            return keys[0]
+        where = self._engine.workspace, SESSION
+        return self._engine.read(lambda tx: next((key for key in keys if tx.ref(*where, key)), keys[0]))
 
     # -- reading
 
@@ -59,7 +77,7 @@ class Repository:
         """Decodes and checks a row. Raises Corrupted."""
         data = unpack(self._refs.data(self._refs.verify(row)))
         fields = record_fields(data, f"session {ids.text(row.key)}")
-        if fields.conversation_id is not None and session_key(self._engine, fields.conversation_id) != row.key:
+        if fields.conversation_id is not None and row.key not in session_keys(self._engine, fields.conversation_id):
             fields = msgspec.structs.replace(fields, conversation_id=None)  # a fork, or the id was redacted
         return StoredRecord(row, data, fields)
 
@@ -124,8 +142,14 @@ class Repository:
 
     def drafts(self, conversation_id: str, messages: Sequence[MessageFrame]) -> list[Draft]:
         """The encoded messages of frames. Raises Invalid."""
-        key = self.key(conversation_id)
-        return [draft(self._engine, key, frame) for frame in messages]
+        session = self.key(conversation_id)
+        keys = [frame_keys(self._engine, session, frame.frame_id) for frame in messages]
+        others = [key for known in keys for key in known[1:]]
+        stored = self._engine.read(lambda tx: tx.existing_ids(others)) if others else set()
+        return [
+            draft(self._engine, self._redactor, known[-1] if known[-1] in stored else known[0], frame)
+            for known, frame in zip(keys, messages, strict=True)
+        ]
 
     def create(self, record: ConversationRecordInput, drafts: Sequence[Draft]) -> StoredRecord:
         """Creates a record, or completes one that only has snapshots. Raises Conflict if it exists."""
@@ -162,8 +186,9 @@ class Repository:
             mutation = change.mutation
             added = self._append(tx, found, change.drafts, change.frames)
             fields = added.fields
+            marked = self._marks.take(tx, key) if committed else None
             if committed:
-                fields = _apply_mark(fields, self._marks.take(tx, key))
+                fields = _apply_mark(fields, marked)
             fields = fields.measure(mutation.metrics)
             if mutation.summary is not None:
                 fields = msgspec.structs.replace(fields, summary=mutation.summary)
@@ -173,7 +198,7 @@ class Repository:
             version = added.row.version + 1
             fields = msgspec.structs.replace(
                 fields,
-                changed=fields.changed | dict.fromkeys(change.fields, version),
+                changed=fields.changed | dict.fromkeys([*change.fields, *_marked_fields(marked)], version),
                 changed_at=time_text(self._engine.clock()),
             )
             return self._save(tx, StoredRecord(added.row, data, fields), **columns)
@@ -209,7 +234,7 @@ class Repository:
         )
         self._table.ensure_vacant(tx, key)
         tree = tx.add_tree(self._engine.workspace, self._engine.clock())
-        payload, cwd_hash, _ = self._table.pack(fields.into(SessionData()))
+        payload, cwd_hash, _ = self._table.pack(self._redactor.session(fields.into(SessionData())))
         row = self._refs.add(tx, SESSION, key, payload, tree=tree, at=None, look=cwd_hash)
         audit.note_if_enabled(self._engine, self._refs, tx, "create", ids.text(key))
         return StoredRecord(row, unpack(payload), fields)
@@ -272,7 +297,7 @@ class Repository:
 
     def _save(self, tx: Tx, found: StoredRecord, **columns: int | None) -> StoredRecord:
         """Stores the session's data."""
-        data = found.fields.into(found.data)
+        data = self._redactor.session(found.fields.into(found.data))
         if "hold" in columns and not columns["hold"]:
             data = msgspec.structs.replace(data, hold_reason=None)
         payload, cwd_hash, _ = self._table.pack(data)
@@ -343,6 +368,11 @@ class Repository:
             if len(marks) < SCAN:
                 return found
             edge = marks[-1].rank, marks[-1].ref
+
+
+def _marked_fields(marked: PendingMark | None) -> list[str]:
+    """The fields that a snapshot sets when it is committed."""
+    return [name for name in ("summary", "metrics") if getattr(marked, name, None) is not None]
 
 
 def _apply_mark(fields: RecordFields, marked: PendingMark | None) -> RecordFields:

@@ -252,6 +252,22 @@ class RecoverySnapshot(RecordStruct, frozen=True, kw_only=True):
     metrics: PartialMetrics | None = None
 
 
+class EncryptedBlob(RecordStruct, frozen=True, kw_only=True):
+    """An exported record, encrypted with AES-256-GCM. In JSON, bytes are base64."""
+
+    _times = ("created_at",)
+
+    conversation_id: Id
+    schema_version: Count
+    cipher_text: bytes
+    iv: Annotated[bytes, Meta(min_length=12, max_length=12)]
+    auth_tag: Annotated[bytes, Meta(min_length=16, max_length=16)]
+    created_at: Time
+    """When the blob was made."""
+    checksum: Digest
+    """SHA-256 of the record's JSON."""
+
+
 class ListResult(RecordStruct, frozen=True, kw_only=True):
     """A page of records, last interaction first, with a cursor for the next page."""
 

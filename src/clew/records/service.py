@@ -6,44 +6,48 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import IO, Self
+from typing import IO, TYPE_CHECKING, Self
 
 from clew.base import ids
-from clew.engine.audit import record_event
-from clew.engine.blobs import Blobs
 from clew.engine.engine import Clock, whole_number
-from clew.errors import ClewError, Invalid, NotFound, ShutdownIncomplete, Unavailable
+from clew.errors import ClewError, Invalid, ShutdownIncomplete, Unavailable
 from clew.records import events, reports, schema, validation
 from clew.records.calls import Calls
 from clew.records.deferred import MOST, MOST_BYTES, Pending, seconds
 from clew.records.deletion import Purging
 from clew.records.events import Events
-from clew.records.frames import Type, attachment
+from clew.records.frames import Type
 from clew.records.latency import LIMIT_MS
 from clew.records.recent import Recent
+from clew.records.redactor import rules_for
 from clew.records.repository import Repository
 from clew.records.schema import (
     AttachmentRef,
     ConversationRecord,
     ConversationRecordInput,
     ConversationRecordMutation,
+    EncryptedBlob,
     JsonInput,
     ListResult,
     PurgeReason,
     PurgeReport,
     RecoverySnapshot,
 )
+from clew.records.service_attachments import Attachments
+from clew.records.service_export import Exports, record_in
 from clew.records.service_reading import RecordReader
 from clew.records.service_recovery import Recovery
-from clew.records.service_retention import DEFAULT, check_policy
+from clew.records.service_retention import DEFAULT, check_policy, check_store
 from clew.records.service_writing import RecordWriter, Summarise
 from clew.records.writes import Limits, Writes
 from clew.retention import EVERY, Sweeper, SweepReport
 from clew.retention.policy import Policy
 from clew.retention.stored_policy import default_policy, get_policy, set_policy
-from clew.store import export_guard
 from clew.store.parts import Parts
 from clew.store.store import Store
+
+if TYPE_CHECKING:
+    from clew.redaction import Rules
 
 MAX_PAYLOAD = 10 * 1024 * 1024
 """Default limit for the bytes of one record's messages. Attachments do not count."""
@@ -61,8 +65,11 @@ class RecordService:
         store: Store,
         *,
         policy: Policy | None = None,
+        sweep: bool = True,
         strict: bool = False,
         exportable: bool = False,
+        require_sealed: bool = False,
+        redact: Rules | bool = True,
         summarise: Summarise | None = None,
         max_payload: int = MAX_PAYLOAD,
         max_pending: int = MOST,
@@ -77,27 +84,28 @@ class RecordService:
         """A service on an open store. Call `initialize` first. The service does not close the store.
 
         `initialize` stores `policy` as the store's policy, which must keep records for 7 to 180 days. Without it, the
-        stored policy applies, or `DEFAULT` if there is none. `strict` purges records that turn out to be damaged;
-        otherwise they are kept. `exportable` is the default for new records. `summarise` is called on another thread
-        after a record is first stored. `max_payload` limits the messages of one record; `max_pending` and
-        `max_pending_bytes` limit the writes that wait in memory for space, which are retried every `retry_every`
-        seconds. An event reports that more than one write in twenty takes longer than `slow_ms`. After `failures`
-        failures in a row nothing is written for `cool_down` seconds. `clock` (microseconds since 1970) and `timer`
-        (seconds) are for tests.
+        stored policy applies, or `DEFAULT` if there is none. `initialize` sweeps, and a thread sweeps again every six
+        hours until `dispose`; with ``sweep=False`` neither does, and the program calls `sweep` or `sweeper`. `strict`
+        purges records that turn out to be damaged; otherwise they are kept. `exportable` is the default for new
+        records. With `require_sealed`, a store without a key is Invalid; otherwise `initialize` warns of it. `redact`
+        has rules that apply before those of the store; True means the built-in rules if the store has none and
+        google-re2 is installed. `initialize` warns if no rules apply. `summarise` is called on another thread after a
+        record is first stored. `max_payload` limits the messages of one record; `max_pending` and `max_pending_bytes`
+        limit the writes that wait in memory for space, which are retried every `retry_every` seconds. An event reports
+        that more than one write in twenty takes longer than `slow_ms`. After `failures` failures in a row nothing is
+        written for `cool_down` seconds. `clock` (microseconds since 1970) and `timer` (seconds) are for tests.
         """
-        if not isinstance(store, Store):
-            raise Invalid(f"store must be a clew.Store, not {type(store).__name__}")
-        if policy is not None:
-            check_policy(policy, store)
         if not all(one is None or callable(one) for one in (summarise, clock, timer)):
             raise Invalid("summarise, clock and timer must be functions")
+        check_store(store, policy, require_sealed=require_sealed)
         whole_number("max_payload", max_payload, 1)
         limits = Limits(max_pending, max_pending_bytes, slow_ms, retry_every, failures, cool_down).check()
         self._events = Events()
         self._store = store
         self._given = policy
+        self._sweeper = Sweeper(self._sweep_again, at_start=False) if sweep else None
         clock = Parts.of(store).engine.clock if clock is None else clock
-        self._records = Repository(store, max_payload, exportable)
+        self._records = Repository(store, max_payload, exportable, rules_for(store, redact))
         self._recent = Recent(self._records)
         self._calls = Calls(self._events)
         self._writes = Writes(self._events, limits, timer)
@@ -109,6 +117,8 @@ class RecordService:
             store, self._records, self._recent, self._reader, self._writes, self._events, summarise
         )
         self._recovery = Recovery(self._records, self._reader, self._writes)
+        self._attachments = Attachments(store, self._records, self._reader)
+        self._exports = Exports(store, self._records, self._recent, self._reader, self._events, clock)
 
     # -- start and end
 
@@ -133,16 +143,23 @@ class RecordService:
         return get_policy(self._store)
 
     def initialize(self) -> PurgeReport | None:
-        """Makes the service ready, stores its policy, and sweeps. Idempotent: returns None if it was ready.
+        """Makes the service ready, stores its policy, sweeps, and starts to sweep every six hours. Idempotent.
 
-        A store without a policy gets `DEFAULT`, recorded in the audit log as `retention`. Raises Closed after
-        `dispose`. Also raises the errors of storing the policy and of the sweep, but the service is ready then.
+        Returns None if it was ready, or does not sweep: see `RecordService`. A store without a policy gets `DEFAULT`,
+        recorded in the audit log as `retention`. Warns, by event and log, if the store is not sealed or no redaction
+        rules apply. Raises Closed after `dispose`. Also raises the errors of storing the policy and of the sweep,
+        but the service is ready then.
         """
         if not self._calls.begin():
             return None
+        sealed = Parts.of(self._store).engine.keyed
+        events.warn_unprotected(self._events, sealed=sealed, redacted=self._records.redacts)
         if self._given is not None:
             set_policy(self._store, self._given)
         default_policy(self._store, DEFAULT, "records-default")
+        if self._sweeper is None:
+            return None
+        Parts.of(self._store).threads.add(self._sweeper.start())
         return self.sweep()
 
     def dispose(self, grace: float = GRACE) -> None:
@@ -155,6 +172,8 @@ class RecordService:
         running = self._calls.end(grace)
         if running is None:
             return
+        if self._sweeper is not None:
+            self._sweeper.stop(max(0.0, deadline - time.monotonic()))
         failures = self._writes.close(deadline)
         if running:
             failures.append(Unavailable(f"{running} calls were still running after {grace:g} s"))
@@ -286,16 +305,12 @@ class RecordService:
     ) -> AttachmentRef:
         """Stores a file of any size for a record, and returns a reference for its messages. Raises NotFound."""
         with self._operation("attach", conversation_id):
-            id = attachment_id or ids.text(Parts.of(self._store).engine.new_id())
-            schema.to_json(attachment(id, type, "0" * 64, 0))  # raises before anything is stored
-            blob = self._blobs(conversation_id).put(source)
-            return attachment(id, type, blob.digest, blob.size)
+            return self._attachments.put(conversation_id, source, type, attachment_id)
 
     def open_attachment(self, conversation_id: str, uri: str) -> Iterator[bytes]:
         """The content of an attachment or a recording, in pieces. Raises NotFound, Corrupted."""
         with self._operation("open_attachment", conversation_id):
-            digest = uri.removeprefix(schema.BLOBS) if isinstance(uri, str) else uri
-            return self._blobs(conversation_id).open(digest)
+            return self._attachments.open(conversation_id, uri)
 
     # -- privacy and retention
 
@@ -313,17 +328,23 @@ class RecordService:
     def export(self, conversation_id: str) -> bytes:
         """The record as JSON. Raises NotFound, and Conflict if it may not be exported."""
         with self._operation("export", conversation_id):
-            key = self._records.key(conversation_id)
-            record = self._reader.read(conversation_id, key, self._recent.whole)
-            found = self._records.find(key)  # after the read, to see a change made during it
-            if record is None or found is None:
-                raise NotFound("record", conversation_id)
-            export_guard.refuse(ids.text(key), found.data)
-            parts = Parts.of(self._store)
-            if parts.engine.audits:
-                record_event(parts.engine, parts.refs, "export", ids.text(key))
-            self._events.emit(events.ConversationExported(conversation_id=conversation_id))
-            return schema.to_json(record)
+            return schema.to_json(self._exports.record(conversation_id))
+
+    def export_blob(self, conversation_id: str, key: bytes) -> EncryptedBlob:
+        """The record encrypted with a key of 32 bytes. Raises as `export` does, and Invalid."""
+        with self._operation("export_blob", conversation_id):
+            return self._exports.blob(conversation_id, key)
+
+    def import_blob(
+        self, blob: EncryptedBlob | JsonInput, key: bytes
+    ) -> ConversationRecord | Pending[ConversationRecord]:
+        """Creates the record of an exported blob, with the retention and privacy of a new one: see `create`.
+
+        Raises Corrupted if the blob was changed or has another key, and Invalid if the record has attachments.
+        """
+        given = validation.validate_input(record_in(validation.validate_blob(blob), key))
+        with self._operation("import_blob", given.conversation_id):
+            return self._writer.create(given)
 
     def set_policy(self, policy: Policy) -> PurgeReport:
         """Replaces the policy of the store's workspace, and sweeps.
@@ -338,9 +359,8 @@ class RecordService:
     def sweep(self, *, force: bool = False) -> PurgeReport:
         """Purges the records that have expired under the store's policy, but no sessions of other programs.
 
-        If more than `policy.share` of the records would go, or the clock looks wrong, nothing is removed: the report
-        lists each record that was held back as a failure with the reason, and `RetentionInDoubt` is emitted. `force`
-        skips this check.
+        Any number of records may go. But if the clock looks wrong, nothing is removed: the report lists each record
+        that was held back as a failure with the reason, and `RetentionInDoubt` is emitted. `force` skips this check.
         """
         with self._operation("sweep", None):
             self._recent.forget()
@@ -351,20 +371,14 @@ class RecordService:
 
         It calls `on_error` with each error, including SweepRefused; by default it logs them.
         """
-        return Sweeper(self._sweep_again, every=every, on_error=on_error)
+        sweeper = Sweeper(self._sweep_again, every=every, on_error=on_error)
+        Parts.of(self._store).threads.add(sweeper)
+        return sweeper
 
     def _sweep_again(self) -> SweepReport:
         with self._operation("sweep", None):
             self._recent.forget()
             return self._purging.sweep_again()
-
-    def _blobs(self, conversation_id: str) -> Blobs:
-        key = self._records.key(conversation_id)
-        found = self._records.find(key)
-        if found is None:
-            raise NotFound("record", conversation_id)
-        tree = found.row.tree or 0
-        return Blobs(Parts.of(self._store).engine, lambda: tree)
 
     @contextmanager
     def _operation(self, name: str, conversation_id: str | None) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""The policy of a record service, and how many records it has expired."""
+"""The policy of a record service, how many records it has expired, and whether the service can use a store."""
 
 from __future__ import annotations
 
@@ -37,3 +37,13 @@ def count(store: Store, policy: Policy | None, now: int, is_record: IsRecord, *,
     if include_expired:
         return total
     return total - sum(1 for _ in expiry.overdue(table, policy, now, workspace, is_record))
+
+
+def check_store(store: Store, policy: Policy | None, *, require_sealed: bool) -> None:
+    """Raises Invalid if a service cannot use this store with these options."""
+    if not isinstance(store, Store):
+        raise Invalid(f"store must be a clew.Store, not {type(store).__name__}")
+    if require_sealed and not Parts.of(store).engine.keyed:
+        raise Invalid("the store is not sealed", hint="Open it with a key, or seal it first.")
+    if policy is not None:
+        check_policy(policy, store)

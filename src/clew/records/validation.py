@@ -16,6 +16,7 @@ from clew.records.schema import (
     ConversationRecordMutation,
     ConversationRecordSummary,
     ConversationSummary,
+    EncryptedBlob,
     MessageFrame,
     ParticipantRef,
     PrivacyEnvelope,
@@ -112,6 +113,11 @@ def validate_snapshot(value: object) -> RecoverySnapshot:
     snapshot = validate(RecoverySnapshot, value)
     in_order(snapshot.pending_messages)
     return snapshot
+
+
+def validate_blob(value: object) -> EncryptedBlob:
+    """`value` as an encrypted blob; this does not decrypt it. Raises Invalid."""
+    return validate(EncryptedBlob, value)
 
 
 def validate_report(value: object) -> PurgeReport:

@@ -11,7 +11,7 @@
 
 A store has one policy; without a policy nothing is swept. A sweep runs when a program calls `sweep` or starts a
 `Sweeper`. A sweep skips sessions that are held, open or damaged. If it would remove an unusually large share of the
-sessions, it raises SweepRefused and removes nothing.
+sessions, or if the clock looks wrong, it raises SweepRefused and removes nothing.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from clew.base import ids
 from clew.engine.audit import record_event
 from clew.engine.node import microseconds, moment
 from clew.engine.receipts import Failure, Kept, Receipt
+from clew.engine.session_data import SessionData
 from clew.errors import Closed, Corrupted, Invalid, SweepRefused
 from clew.retention.evaluate import Due, Evaluator, Spared, doubts
 from clew.retention.policy import Policy
@@ -100,6 +101,7 @@ class SweepReport(NamedTuple):
 
 Open = Iterable[Session | str]
 """Sessions, ids or handles."""
+Only = Callable[[SessionData], bool]
 
 
 def preview(
@@ -118,7 +120,7 @@ def preview(
     plan = Plan(found.judge.now, found.total, found.going, found.spared, (), 0, 0, 0, (), found.doubts)
     if not found.rows:
         return plan
-    would = Parts.of(store).purger.purge(found.rows, reason="retention-expired", dry_run=True)
+    would = found.purge_rows(dry_run=True)
     return plan._replace(
         kept=would.kept, messages=would.messages, blobs=would.blobs, bytes=would.bytes, failures=would.failures
     )
@@ -137,13 +139,17 @@ def sweep(
     The sweep skips sessions that are held, that were active within `quiet`, that are in `open_sessions`, or that become
     active while it runs. If a session cannot be purged, the receipt lists it as a failure and the sweep continues.
     Raises Invalid if the store has no policy. Raises SweepRefused and removes nothing, unless `force` is set, if more
-    than `policy.share` of the sessions would go or if the clock looks wrong.
+    than `policy.share` of the sessions would go, not counting conversation records, or if the clock looks wrong.
     """
     return RetentionScan(store, needed_policy(store), now, open_sessions, quiet).purge(force=force)
 
 
 class RetentionScan:
-    """Evaluates every session of a store against a policy; with `records`, only conversation records."""
+    """Evaluates every session of a store against a policy; with `only`, those whose data it accepts.
+
+    With `older_than`, the policy applies to records and to sessions with a retention of their own, others are due after
+    that time, and any share of them may go.
+    """
 
     def __init__(
         self,
@@ -153,7 +159,8 @@ class RetentionScan:
         open_sessions: Open,
         quiet: timedelta,
         *,
-        records: bool = False,
+        only: Only | None = None,
+        older_than: timedelta | None = None,
     ) -> None:
         if not isinstance(policy, Policy):
             raise Invalid(f"policy must be a clew.retention.Policy, not {type(policy).__name__}")
@@ -164,12 +171,12 @@ class RetentionScan:
         parts = self._parts = Parts.of(store)
         at = moment(parts.engine.clock() if now is None else microseconds(now))
         names = frozenset(_name(store, one) for one in open_sessions)
-        self.judge = Evaluator(parts.refs, policy, parts.engine.workspace, at, quiet, names)
+        self.judge = Evaluator(parts.refs, policy, parts.engine.workspace, at, quiet, names, older_than)
         self.rows: list[RefRow] = []
         """Sessions that are due."""
         going: list[Due] = []
         spared: list[Spared] = []
-        rows, verdicts = parts.engine.read(lambda tx: self._verdicts(tx, records))
+        rows, verdicts = parts.engine.read(lambda tx: self._verdicts(tx, only))
         for row, verdict in zip(rows, verdicts, strict=True):
             if isinstance(verdict, Due):
                 going.append(verdict)
@@ -178,30 +185,41 @@ class RetentionScan:
                 spared.append(verdict)
         self.total = len(rows)
         self.going, self.spared = tuple(going), tuple(spared)
-        self.doubts = doubts(self.going, self.total, self.judge.newest, at, policy.share)
+        share = policy.share if older_than is None else 1.0
+        self.doubts = doubts(self.going, self.total - self.judge.records, self.judge.newest, at, share)
 
     def purge(self, *, force: bool = False) -> SweepReport:
         """Purges the sessions that are still due. Raises SweepRefused like `sweep`."""
-        if self.doubts and not force:
-            raise SweepRefused(len(self.going), self.total, self.doubts)
+        if not force:
+            self.refuse_doubts()
         receipt = None
         if self.rows:
-            receipt = self._parts.purger.purge(self.rows, reason="retention-expired", check=self.judge.confirm)
+            receipt = self.purge_rows()
             record_event(
                 self._parts.engine, self._parts.refs, "sweep", receipt.id,
                 reason=receipt.reason, amount=len(receipt.sessions),
             )  # fmt: skip
         return SweepReport(self.judge.now, self.total, receipt, self.spared)
 
-    def _verdicts(self, tx: Tx, records: bool) -> tuple[list[RefRow], list[Due | Spared | None]]:
+    def refuse_doubts(self) -> None:
+        """Raises SweepRefused if there is a reason."""
+        if self.doubts:
+            raise SweepRefused(len(self.going), self.total, self.doubts)
+
+    def purge_rows(self, *, dry_run: bool = False) -> Receipt:
+        """Purges the sessions that are due, whatever the doubts are."""
+        purger = self._parts.purger
+        return purger.purge(self.rows, reason="retention-expired", dry_run=dry_run, check=self.judge.confirm)
+
+    def _verdicts(self, tx: Tx, only: Only | None) -> tuple[list[RefRow], list[Due | Spared | None]]:
         rows = self._parts.table.purgeable(tx)
-        if records:
-            rows = [row for row in rows if self._is_record(row)]
+        if only is not None:
+            rows = [row for row in rows if self._accepts(only, row)]
         return rows, [self.judge(tx, row) for row in rows]
 
-    def _is_record(self, row: RefRow) -> bool:
+    def _accepts(self, only: Only, row: RefRow) -> bool:
         try:
-            return self.judge.is_record(row)
+            return only(self.judge.data(row))
         except Corrupted:  # its kind is unknown; a sweep skips damaged sessions anyway
             return False
 
@@ -218,10 +236,10 @@ def _name(store: Store, session: Session | str) -> str:
 
 
 class Sweeper:
-    """Runs a sweep on its own thread at the start and then every six hours, until it is stopped.
+    """Runs a sweep on its own thread, at the start unless `at_start` is False, and every six hours until it is stopped.
 
     It reads the store's policy and calls `open_sessions` before each sweep. It calls `on_swept` with the result and
-    `on_error` with an error, including SweepRefused; by default it logs both. Only a closed store ends the thread.
+    `on_error` with an error, including SweepRefused; by default it logs both. Closing the store ends the thread.
     `store` can also be a function that does the sweep and returns its report. Tests replace `wait`, which waits for an
     event for a number of seconds.
     """
@@ -235,11 +253,13 @@ class Sweeper:
         on_swept: Callable[[SweepReport], object] | None = None,
         on_error: Callable[[Exception], object] | None = None,
         wait: Callable[[threading.Event, float], object] = threading.Event.wait,
+        at_start: bool = True,
     ) -> None:
         self._round = SweepRunner(every, on_swept, on_error)
         self._open = open_sessions or (lambda: ())
         self._store = store
         self._wait = wait
+        self._at_start = at_start
         self._wake = threading.Event()
         self._stopping = False
         self._thread: threading.Thread | None = None
@@ -249,6 +269,8 @@ class Sweeper:
         """Starts the thread. Idempotent; a stopped sweeper does not start again."""
         with self._mutex:
             if self._thread is None and not self._stopping:
+                if isinstance(self._store, Store):
+                    Parts.of(self._store).threads.add(self)
                 self._thread = threading.Thread(target=self._run, name="clew-sweeper", daemon=True)
                 self._thread.start()
         return self
@@ -257,16 +279,18 @@ class Sweeper:
         """Sweeps now instead of at the next interval, for example after a policy change."""
         self._wake.set()
 
-    def stop(self) -> None:
-        """Stops the thread after the current sweep. Idempotent."""
+    def stop(self, seconds: float | None = None) -> None:
+        """Stops the thread after the current sweep, and waits for it, for at most `seconds` if given. Idempotent."""
         with self._mutex:
             self._stopping = True
             thread = self._thread
         self._wake.set()
         if thread is not None and thread is not threading.current_thread():
-            thread.join()
+            thread.join(seconds)
 
     def _run(self) -> None:
+        if not self._at_start:
+            self._wait(self._wake, self._round.seconds)
         while True:
             self._wake.clear()
             if self._stopping or not self._round.tell(self._sweep()):
@@ -300,7 +324,7 @@ class SweepRunner:
         if not isinstance(every, timedelta) or not 0 < every.total_seconds() <= threading.TIMEOUT_MAX:
             raise Invalid("every must be a timedelta greater than 0")
         self.seconds = every.total_seconds()
-        self._on_swept = on_swept or _log_swept
+        self._on_swept = on_swept or log_swept
         self._on_error = on_error or _log_error
 
     def tell(self, outcome: SweepReport | Exception) -> bool:
@@ -316,9 +340,11 @@ class SweepRunner:
         return not isinstance(outcome, Closed)
 
 
-def _log_swept(swept: SweepReport) -> None:
+def log_swept(swept: SweepReport) -> None:
+    """Logs the counts of a sweep that had something to purge."""
     if swept.receipt is not None:
-        _logger().info("sweep: %d of %d sessions purged", len(swept.sessions), swept.total)
+        failed = len(swept.failures)
+        _logger().info("sweep: %d of %d sessions purged, %d failed", len(swept.sessions), swept.total, failed)
 
 
 def _log_error(error: Exception) -> None:

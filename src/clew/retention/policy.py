@@ -25,7 +25,7 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     share: float = 0.5
     """Without `force`, one sweep may remove at most this share of the sessions, if there are more than 10."""
     records: int | None = None
-    """Days for conversation records, 7 to 180. None applies `days`, limited to 7 to 180."""
+    """Days for conversation records, 7 to 180. None applies `days`, limited to 7 to 180; without limit, 180."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.workspaces, dict) or not all(_is_name(name) for name in self.workspaces):
@@ -39,11 +39,14 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
             raise Invalid("share must be a number from 0 to 1")
 
     def days_for(self, workspace: str = "", *, record: bool = False) -> int | None:
-        """Days that a session or a record of this workspace is kept after its last activity; None means no limit."""
+        """Days that a session or a record of this workspace is kept after its last activity; None means no limit.
+
+        A record always has a limit.
+        """
         if record and self.records is not None and workspace not in self.workspaces:
             return self.records
         days = self.workspaces.get(workspace, self.days)
-        return days if days is None or not record else min(max(days, SHORTEST), LONGEST)
+        return _near_record(days) if record else days
 
     def check_records(self, workspace: str = "") -> None:
         """Raises Invalid unless the policy sets 7 to 180 days for the records of this workspace."""
@@ -64,7 +67,7 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
         warnings: list[str] = []
 
         def near(name: str, value: int) -> int:
-            kept = min(max(value, SHORTEST), LONGEST) if isinstance(value, int) else value
+            kept = _near_record(value) if isinstance(value, int) else value
             if kept != value:
                 warnings.append(f"{name} is {kept}, not {value}: a record is kept {SHORTEST} to {LONGEST} days")
             return kept
@@ -89,12 +92,15 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
         """When a session with this last activity is due; the maximum datetime if it never is.
 
         `days` or `until` is the session's own retention. In the trash only `trash_days` counts, except that an earlier
-        `until` still applies. If the trash has no limit, a `record` stays there no longer than records are kept
-        elsewhere.
+        `until` still applies. A `record` stays in the trash for at most 180 days; if the trash has no limit, no longer
+        than records are kept elsewhere.
         """
         usual = self.days_for(workspace, record=record)
         if trashed_at is not None:
-            due = _later(trashed_at, usual if record and self.trash_days is None else self.trash_days)
+            limit = self.trash_days
+            if record:
+                limit = usual if limit is None else min(limit, LONGEST)
+            due = _later(trashed_at, limit)
             return due if until is None else min(due, until)
         if until is not None:
             return until
@@ -121,6 +127,11 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 def _is_name(name: object) -> bool:
     """True if this can be a workspace name. A policy is stored as JSON, so lone surrogates are not allowed."""
     return isinstance(name, str) and not any("\ud800" <= letter <= "\udfff" for letter in name)
+
+
+def _near_record(days: int | None) -> int:
+    """The nearest number of days that a record may be kept."""
+    return LONGEST if days is None else min(max(days, SHORTEST), LONGEST)
 
 
 def _later(start: datetime, days: int | None) -> datetime:

@@ -8,6 +8,7 @@
 
 from clew.snapshots.errors import InvalidSnapshotID
 from clew.snapshots.file_store import FileStore
+from clew.snapshots.filesystem import Files, MemoryFiles
 from clew.snapshots.object_store import ObjectStore
 from clew.snapshots.types import (
     SNAPSHOT_VERSION,
@@ -24,7 +25,9 @@ from clew.snapshots.types import (
 __all__ = [
     "SNAPSHOT_VERSION",
     "FileStore",
+    "Files",
     "InvalidSnapshotID",
+    "MemoryFiles",
     "Messages",
     "ObjectStore",
     "Snapshot",

@@ -6,8 +6,8 @@ A plain file is the snapshot's document with one more field in front::
       "clew": {"form":1,"crc32":"89abcdef","id":…,"provider":…,"model":…,"created_at":…,"message_count":…,…},
       "id": …
 
-A list reads only this beginning. The checksum covers every byte after it. If large media are stored in files of their
-own, the field of the messages is ``messages_without_media``.
+A list reads only this beginning, and compares the size of the file with it. The checksum covers every byte after it. If
+large media are stored in files of their own, the field of the messages is ``messages_without_media``.
 
 =======  ========================================================================================================
 bytes    a sealed file
@@ -53,7 +53,7 @@ _FORM = 1
 _PREFIX = len(_MAGIC) + 1 + 8 + 4
 _NONCE, _TAG = 12, 16
 _OURS = b'{\n  "clew": '
-_CHECKED = _OURS + b'{"form":1,"crc32":"'
+CHECKED = _OURS + b'{"form":1,"crc32":"'
 _CUT = "messages_without_media"
 """The field name of messages without their media, so that no reader takes them as complete."""
 
@@ -69,6 +69,8 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     message_count: int
     token_count: int
     media: tuple[Span, ...] = ()
+    body: int | None = None
+    """Bytes of the document; None in files of earlier versions."""
 
     @property
     def summary(self) -> SnapshotSummary:
@@ -97,12 +99,13 @@ _encode = msgspec.json.Encoder().encode
 _head = msgspec.json.Decoder(Head).decode
 
 
-def summarise(snapshot: Snapshot, media: tuple[Span, ...] = ()) -> Head:
+def summarise(snapshot: Snapshot, media: tuple[Span, ...] = (), body: int | None = None) -> Head:
     """The head of a snapshot."""
     around = (snapshot.system_prompt.encode(), _encode(snapshot.tools) if snapshot.tools else b"")
     return Head(
         id=snapshot.id, provider=snapshot.provider, model=snapshot.model, created_at=snapshot.created_at,
         message_count=snapshot.message_count, token_count=count_tokens(snapshot.messages, *around), media=media,
+        body=body,
     )  # fmt: skip
 
 
@@ -129,12 +132,12 @@ class Form:
             data = _write_document(snapshot, snapshot.messages)
             return Packed(data if self._key is None else self._encrypt(data, None), {})
         cut = cut_media(snapshot.messages, self.name) if split else Cut(snapshot.messages, (), {})
-        head = summarise(snapshot, cut.spans)
         document = _write_document(snapshot, cut.rest, _CUT if cut.spans else "messages")
+        head = summarise(snapshot, cut.spans, len(document))
         media = {name: self._close_medium(name, content) for name, content in cut.media.items()}
         if self._key is None:
             rest = b'",' + _encode(head)[1:] + b"," + document[1:]
-            return Packed(b"%s%08x%s" % (_CHECKED, crc32(rest), rest), media)
+            return Packed(b"%s%08x%s" % (CHECKED, crc32(rest), rest), media)
         return Packed(self._seal(snapshot.id, _encode(head), document), media)
 
     def name(self, content: bytes) -> str:
@@ -171,13 +174,26 @@ class Form:
         except (msgspec.MsgspecError, UnicodeDecodeError):
             raise Corrupted(f"snapshot {id}", "its head cannot be read") from None
         if head.form > _FORM:
-            raise SchemaTooNew(f"snapshot {id}", head.form, _FORM)
+            raise SchemaTooNew(f"snapshot {id}", head.form, _FORM, store=False)
         _is(id, head.id)
         return head
 
+    def has_size(self, head: Head, data: bytes, size: int) -> bool:
+        """False if a file of this size, which begins with `data`, cannot have the document that its head describes."""
+        if head.body is None:
+            return True
+        if data.startswith(_MAGIC):
+            return size == _PREFIX + int.from_bytes(data[_PREFIX - 4 : _PREFIX], "big") + _NONCE + head.body + _TAG
+        return size == data.find(b"\n", len(_OURS)) + head.body - 1
+
     def whole_head(self, id: str, data: bytes) -> Head:
-        """The head of a complete file."""
-        return self.head(id, data) or summarise(self.unpack(id, data, _no_media))
+        """The head of a complete file. Corrupted if the file has the wrong size."""
+        head = self.head(id, data)
+        if head is None:
+            return summarise(self.unpack(id, data, _no_media))
+        if not self.has_size(head, data, len(data)):
+            raise Damaged(f"snapshot {id}", "it has the wrong size")
+        return head
 
     def unpack(self, id: str, data: bytes, medium: Callable[[str], bytes]) -> Snapshot:
         """The snapshot in a file. `medium` reads media stored next to it.
@@ -208,8 +224,8 @@ class Form:
             return self._open(f"snapshot {id}", data, None, data), ()
         if head is None:
             return data, ()
-        checked = len(_CHECKED)
-        if not data.startswith(_CHECKED) or data[checked : checked + 8] != b"%08x" % crc32(data[checked + 8 :]):
+        checked = len(CHECKED)
+        if not data.startswith(CHECKED) or data[checked : checked + 8] != b"%08x" % crc32(data[checked + 8 :]):
             raise Corrupted(f"snapshot {id}")
         return data, head.media
 
@@ -262,7 +278,7 @@ class Form:
         if self._key is None:
             raise Sealed(where, [theirs])
         if form != _FORM:
-            raise SchemaTooNew(where, form, _FORM)
+            raise SchemaTooNew(where, form, _FORM, store=False)
         if theirs != self._key_id:
             raise WrongKey(where, [theirs], self._key_id)
         opened = self._decrypt(sealed, bound)
@@ -335,6 +351,19 @@ def summaries(
     if locked and not found and not right_key:
         raise locked[0]
     return sorted(found, key=lambda one: (one.created_at, one.id), reverse=True)
+
+
+def errors_of(load: Callable[[str], object], ids: Iterable[str]) -> list[ClewError]:
+    """The errors of loading these snapshots."""
+    found = list[ClewError]()
+    for id in ids:
+        try:
+            load(id)
+        except NotFound:  # it was deleted meanwhile
+            continue
+        except ClewError as error:
+            found.append(error)
+    return found
 
 
 def _write_document(snapshot: Snapshot, messages: bytes, name: str = "messages") -> bytes:

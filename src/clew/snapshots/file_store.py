@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from clew.base.files import unwritten
 from clew.errors import ClewError, Corrupted, Invalid, NotFound, Unavailable, clip
-from clew.snapshots.file_format import HEAD, Form, Head, summaries
+from clew.snapshots.file_format import HEAD, Form, Head, errors_of, summaries
 from clew.snapshots.filesystem import LOCK, Files, LocalFiles
 from clew.snapshots.types import Snapshot, SnapshotSummary, a_snapshot, is_snapshot_id, validate_snapshot_id
 
@@ -24,6 +24,7 @@ _MEDIUM = re.compile(r"[0-9a-f]{64}(\.[0-9a-f]{12}\.part)?")
 """The name of a medium, or of a temporary file that a crash left; other files do not belong to the store."""
 
 Summaries = list[SnapshotSummary]  # inside `FileStore`, list is its method
+Errors = list[ClewError]
 
 
 class FileStore:
@@ -56,6 +57,7 @@ class FileStore:
         self._split = not compatible
 
     def save(self, snapshot: Snapshot) -> None:
+        """Saves a snapshot and replaces the one with the same id, if any. Durable on return."""
         path = self._path(a_snapshot(snapshot).id)
         packed = self._form.pack(snapshot, split=self._split)
         try:
@@ -72,21 +74,32 @@ class FileStore:
             raise unwritten(error, path) from error
 
     def load(self, id: str) -> Snapshot:
+        """The snapshot. NotFound; Corrupted if it is not what was saved under this id; WrongKey, Sealed."""
         path = self._path(id)
         data = self._read(path, id)
         while True:
             try:
                 return self._form.unpack(id, data, lambda name: self._medium(id, name))
-            except Corrupted:
+            except Corrupted as error:
                 before, data = data, self._read(path, id)
                 if data == before:
-                    raise
+                    hint = f"Restore {path} from a backup, or delete the snapshot."
+                    raise type(error)(error.where, error.why, hint=hint) from None
                 # Another save replaced it meanwhile and removed the media of the old version.
 
     def list(self) -> Summaries:
+        """All snapshots, newest first, by the size and the first 4 KiB of each file.
+
+        Passes over damaged ones, with a warning to the logger. It does not read the messages: see `verify`.
+        """
         return summaries(map(self._head_or_error, self._ids()), self._warn)
 
+    def verify(self) -> Errors:
+        """Loads every snapshot, and returns the errors of those that do not load."""
+        return errors_of(self.load, self._ids())
+
     def delete(self, id: str) -> None:
+        """Deletes a snapshot and the media that only it uses. NotFound."""
         path = self._path(id)
         try:
             with ExitStack() as stack:
@@ -143,7 +156,20 @@ class FileStore:
         """The head of a file. Reads the whole file only if its beginning is not enough."""
         path = self._directory + os.sep + id + _ENDING  # the id is valid
         data = self._read(path, id, HEAD)
-        return self._form.head(id, data) or self._form.whole_head(id, self._read(path, id))
+        head = self._form.head(id, data)
+        if head is not None and self._form.has_size(
+            head, data, len(data) if len(data) < HEAD else self._size(path, id)
+        ):
+            return head
+        return self._form.whole_head(id, self._read(path, id))  # also if another save replaced it meanwhile
+
+    def _size(self, path: str, id: str) -> int:
+        try:
+            return self._fs.size(path)
+        except FileNotFoundError:
+            raise NotFound("snapshot", id) from None
+        except OSError as error:
+            raise _unread(error, path) from error
 
     def _read(self, path: str, id: str, limit: int | None = None) -> bytes:
         try:

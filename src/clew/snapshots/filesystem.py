@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 from clew.base import files
+from clew.base.outside import close_fd, open_fd
 
 LOCK = ".lock"
 """The name of the lock file. It is empty and is never removed."""
@@ -25,6 +26,9 @@ class Files(Protocol):
 
     def read(self, path: str, limit: int | None = None) -> bytes:
         """A file, or its first `limit` bytes. Does not follow a link."""
+
+    def size(self, path: str) -> int:
+        """The bytes of a file. Does not follow a link."""
 
     def replace(self, path: str, data: bytes) -> None:
         """Writes or replaces a file atomically, with mode 0600. Durable on return."""
@@ -46,7 +50,7 @@ class LocalFiles:
     """The real file system."""
 
     def read(self, path: str, limit: int | None = None) -> bytes:
-        fd = os.open(path, _READ)
+        fd = open_fd(path, _READ)
         try:
             if limit is not None:
                 return os.read(fd, limit)
@@ -58,7 +62,10 @@ class LocalFiles:
             with os.fdopen(fd, "rb", closefd=False) as file:
                 return file.read()
         finally:
-            os.close(fd)
+            close_fd(fd)
+
+    def size(self, path: str) -> int:
+        return os.lstat(path).st_size
 
     def replace(self, path: str, data: bytes) -> None:
         files.replace_private(path, data)
@@ -97,6 +104,11 @@ class MemoryFiles:
         if path not in self.files:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         return self.files[path][:limit]
+
+    def size(self, path: str) -> int:
+        if path not in self.files:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        return len(self.files[path])
 
     def replace(self, path: str, data: bytes) -> None:
         if os.path.dirname(path) not in self.directories:

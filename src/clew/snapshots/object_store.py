@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from clew.base import buckets, files
 from clew.errors import ClewError, Conflict, Corrupted, NotFound, clip
-from clew.snapshots.file_format import HEAD, Form, Head, summaries
+from clew.snapshots.file_format import HEAD, Form, Head, errors_of, summaries
+from clew.snapshots.filesystem import LOCK, PATIENCE
 from clew.snapshots.types import Snapshot, SnapshotSummary, a_snapshot, is_snapshot_id, validate_snapshot_id
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ _ENDING = ".json"
 
 T = TypeVar("T")
 Summaries = list[SnapshotSummary]  # inside `ObjectStore`, list is its method
+Errors = list[ClewError]
 
 
 class ObjectStore:
@@ -60,32 +62,41 @@ class ObjectStore:
 
         Conflict if another writer has saved or deleted it since this store last loaded or saved it.
         """
-        name = validate_snapshot_id(a_snapshot(snapshot).id) + _ENDING
+        validate_snapshot_id(a_snapshot(snapshot).id)
         data = self._form.pack(snapshot).data
-        if self._folder is not None:
-            self._place(name, data)
-            return
         self._tried.setdefault(snapshot.id, set()).add(sha256(data).digest())
-        try:
-            put = self._put_last(snapshot.id, data)
-        except FileNotFoundError as error:
-            put = self._put_again(snapshot.id, data, error)
-        self._remember_tag(snapshot.id, put["e_tag"])
+        if self._folder is not None:
+            self._place(snapshot.id, data)
+        else:
+            try:
+                put = self._put_last(snapshot.id, data)
+            except FileNotFoundError as error:
+                put = self._put_again(snapshot.id, data, error)
+            self._remember_tag(snapshot.id, put["e_tag"])
         self._tried.pop(snapshot.id, None)
 
     def load(self, id: str) -> Snapshot:
-        data, tag = self._get(validate_snapshot_id(id))
-        snapshot = self._form.unpack(id, data, _no_media)
+        """The snapshot. NotFound; Corrupted if it is not what was saved under this id; WrongKey, Sealed."""
+        snapshot, tag = self._load(validate_snapshot_id(id))
         self._remember_tag(id, tag)
         return snapshot
 
     def list(self) -> Summaries:
+        """All snapshots, newest first, by the size and the first 4 KiB of each object.
+
+        Passes over damaged ones, with a warning to the logger. It does not read the messages: see `verify`.
+        """
         from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(AT_ONCE) as pool:
             return summaries(pool.map(self._head_or_error, self._ids()), self._warn)
 
+    def verify(self) -> Errors:
+        """Loads every snapshot, and returns the errors of those that do not load."""
+        return errors_of(self._load, (id for id, _ in self._ids()))
+
     def delete(self, id: str) -> None:
+        """Deletes a snapshot. NotFound."""
         import obstore
 
         name = validate_snapshot_id(id) + _ENDING
@@ -103,14 +114,37 @@ class ObjectStore:
 
     # -- the bucket
 
-    def _place(self, name: str, data: bytes) -> None:
-        """For a local folder, uses clew's own file code: obstore neither syncs to disk nor sets private modes."""
-        assert self._folder is not None
-        path = os.path.join(self._folder, name)
+    def _load(self, id: str) -> tuple[Snapshot, str | None]:
+        data, tag = self._get(id)
         try:
-            files.replace_private(path, data)
+            return self._form.unpack(id, data, _no_media), tag
+        except Corrupted as error:
+            hint = f"Restore {self._name}/{id}{_ENDING} from a backup, or delete the snapshot."
+            raise type(error)(error.where, error.why, hint=hint) from None
+
+    def _place(self, id: str, data: bytes) -> None:
+        """For a local folder, uses clew's own file code: obstore neither syncs to disk nor sets private modes.
+
+        A version is the hash of the file. The lock makes comparing and replacing one step.
+        """
+        assert self._folder is not None
+        path = os.path.join(self._folder, id + _ENDING)
+        try:
+            with files.lock(os.path.join(self._folder, LOCK), PATIENCE):
+                if id in self._tags and not self._is_ours(id):
+                    raise _conflict(id)
+                files.replace_private(path, data)
         except OSError as error:
             raise files.unwritten(error, path) from error
+        self._tags[id] = sha256(data).hexdigest()
+
+    def _is_ours(self, id: str) -> bool:
+        """True if the folder has the version that this store saw last, or one that it has written since."""
+        try:
+            data, version = self._get(id)
+        except NotFound:
+            return False
+        return version == self._tags[id] or sha256(data).digest() in self._tried[id]
 
     def _put_last(self, id: str, data: bytes) -> Any:
         """Replaces the version that was last seen. FileNotFoundError if the object no longer exists."""
@@ -135,8 +169,7 @@ class ObjectStore:
                 return self._put_last(id, data)
         except (NotFound, FileNotFoundError):
             pass
-        hint = "Load it to see theirs; save yours under another id, or again after loading."
-        raise Conflict(f"snapshot {id} was changed by someone else meanwhile", hint=hint) from error
+        raise _conflict(id) from error
 
     def _get(self, id: str) -> tuple[bytes, str | None]:
         import obstore
@@ -149,7 +182,7 @@ class ObjectStore:
             data, tag = self._ask(work)
         except FileNotFoundError:
             raise NotFound("snapshot", id) from None
-        return bytes(data), tag
+        return bytes(data), tag if self._folder is None else sha256(data).hexdigest()
 
     def _ids(self) -> Iterator[tuple[str, int]]:
         """The snapshots in the bucket with their sizes; ignores other names."""
@@ -160,7 +193,7 @@ class ObjectStore:
                 id = meta["path"].removesuffix(_ENDING)
                 if id != meta["path"] and is_snapshot_id(id):
                     yield id, meta["size"]
-                elif self._logger is not None:
+                elif self._logger is not None and meta["path"] != LOCK:
                     self._logger.debug("%s is not a snapshot", clip(meta["path"]))
 
     def _pages(self, stream: Any) -> Iterator[Any]:
@@ -191,7 +224,10 @@ class ObjectStore:
             start = self._ask(lambda: obstore.get_range(self._bucket, id + _ENDING, start=0, length=min(size, HEAD)))
         except FileNotFoundError:
             raise NotFound("snapshot", id) from None
-        return self._form.head(id, bytes(start)) or self._form.whole_head(id, self._get(id)[0])
+        head = self._form.head(id, bytes(start))
+        if head is not None and self._form.has_size(head, bytes(start), size):
+            return head
+        return self._form.whole_head(id, self._get(id)[0])  # also if another save replaced it meanwhile
 
     def _ask(self, work: Callable[[], T]) -> T:
         """The response of the bucket. FileNotFoundError, NotImplementedError, Unavailable."""
@@ -204,6 +240,11 @@ class ObjectStore:
     def _warn(self, text: str, *about: object) -> None:
         if self._logger is not None:
             self._logger.warning(text, *about)
+
+
+def _conflict(id: str) -> Conflict:
+    hint = "Load it to see theirs; save yours under another id, or again after loading."
+    return Conflict(f"snapshot {id} was changed by someone else meanwhile", hint=hint)
 
 
 def _no_media(name: str) -> bytes:

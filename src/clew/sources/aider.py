@@ -4,14 +4,16 @@ The file is Markdown. A line ``# aider chat started at …`` begins a run, which
 line of a prompt, ``> `` a line of the program's own, and everything else after a prompt is the answer. Lines of the
 program end in two spaces; one that does not continues in the next lines, without ``> ``.
 
-A run is known by its time and its first prompt. Times have no zone: they are taken as local. The last prompt or answer
-of a file is left for the next import until a line of another kind follows it.
+A run is known by its time and its first prompt, and by a number if the file has another such run before it. Times
+have no zone: they are taken as local. The last prompt or answer of a file is left for the next import until a line of
+another kind follows it.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
 
@@ -52,6 +54,7 @@ class Aider:
         folder = os.path.dirname(item.path) if item.member is None else None
         run: _Run | None = None
         waiting: list[bytes] = []
+        names = Counter[str]()
         with item.open() as file:
             for line in read_lines(file):
                 if line.data is None:
@@ -65,7 +68,7 @@ class Aider:
                 if text.startswith(_STARTED):
                     if run is not None:
                         yield from run.end()
-                    run, waiting = _Run(text.removeprefix(_STARTED), folder, waiting), []
+                    run, waiting = _Run(text.removeprefix(_STARTED), folder, waiting, names), []
                 if run is None:
                     waiting.append(line.data)
                 else:
@@ -75,8 +78,10 @@ class Aider:
 class _Run:
     """One run of the program. Memory grows with the longest message."""
 
-    def __init__(self, started: str, folder: str | None, before: list[bytes]) -> None:
+    def __init__(self, started: str, folder: str | None, before: list[bytes], names: Counter[str]) -> None:
         self._started = started.strip()
+        self._names = names
+        """How many runs of the file have a name."""
         self._folder = folder
         self._name: str | None = None
         self._early: list[bytes] = before
@@ -106,7 +111,7 @@ class _Run:
         """The last block: another run has begun, so it is whole."""
         yield from self._finish("")
         if self._name is None:
-            self._name = f"{self._started} {digest(*self._early)}"
+            self._name = self._new_name(digest(*self._early))
             yield from self._begin()
 
     def _kind_of(self, text: str) -> str:
@@ -139,7 +144,7 @@ class _Run:
         if not block:
             return
         if self._name is None:
-            self._name = f"{self._started} {digest(block)}"
+            self._name = self._new_name(digest(block))
             yield from self._begin()
         role: Role = "user" if self._kind == "user" else "assistant"
         model = self._facts.get("model") if role == "assistant" else None
@@ -157,6 +162,12 @@ class _Run:
             created_at=_local(self._started),
         )
         self._above = id
+
+    def _new_name(self, first: str) -> str:
+        """Its start, which has no parts of a second, and its first prompt; with a number for a repetition."""
+        name = f"{self._started} {first}"
+        self._names[name] += 1
+        return name if self._names[name] == 1 else f"{name} {self._names[name]}"
 
     def _begin(self) -> Iterator[Part]:
         """Facts and the first lines, as soon as the run has a name."""

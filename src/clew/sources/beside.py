@@ -15,7 +15,7 @@ LARGEST = 1 << 20
 def read_beside(item: Item, name: str) -> bytes:
     """The bytes of a file, by its path relative to the folder of `item`; empty if there is none."""
     if item.member is None:
-        other = Item(os.path.normpath(os.path.join(os.path.dirname(item.path), name)), 0, 0)
+        other = item.at(os.path.normpath(os.path.join(os.path.dirname(item.path), name)))
     else:
         other = item._replace(member=posixpath.normpath(posixpath.join(posixpath.dirname(item.member), name)))
     try:

@@ -21,7 +21,7 @@ from clew.sources.export_files import ExportFiles, file_id
 from clew.sources.frames import FRAME, frame
 from clew.sources.items import Item
 from clew.sources.json_array import read_elements
-from clew.sources.trees import nearest, parent_fault, parents_first
+from clew.sources.trees import Nearest, parent_fault, parents_first
 
 NAME = "chatgpt"
 
@@ -79,17 +79,18 @@ def _conversation(files: ExportFiles, number: int, raw: bytes) -> Iterator[Part]
         parents[key] = above_of.get(key) if above is None else above
     ids = {key: derived_id(NAME, name, key) for key in bodies}
     current = facts.get("current_node")
+    nearest = Nearest(parents, bodies)
     order = [key for key in parents_first(parents) if key in bodies]
     yield About(
         conversation=name,
         title=_text(facts.get("title")),
         model=_text(facts.get("default_model_slug")),
-        head=ids.get(nearest(current, parents, bodies) or "") if isinstance(current, str) else None,
+        head=ids.get(nearest(current) or "") if isinstance(current, str) else None,
     )
     started = moment(facts.get("create_time"))
     given: set[str] = set()
     for key in order:
-        above = nearest(parents[key], parents, bodies)
+        above = nearest(parents[key])
         # skips nodes without a message: a root may name one of them
         note = parent_fault(parents[key], parents, parents) if above is None else parent_fault(above, given, parents)
         given.add(key)

@@ -127,9 +127,8 @@ class ClaudeCode:
         titles: dict[str, str] = {}
         if item.member is None and where.session is not None and mark is None:
             titles = self._folders.setdefault(where.folder, Summaries(where.folder)).titles()
-        reader = TranscriptReader(
-            where, titles, agent_facts(item) if where.agent is not None else {}, item.member is None
-        )
+        facts = agent_facts(item) if where.agent is not None else {}
+        reader = TranscriptReader(where, titles, facts, item if item.member is None else None)
         with item.open() as file:
             return (yield from read_growing(file, reader, mark, marks=item.member is None))
 
@@ -139,9 +138,9 @@ class TranscriptReader:
 
     is_done = False
 
-    def __init__(self, where: Place, titles: dict[str, str], facts: dict[str, str], has_folder: bool) -> None:
+    def __init__(self, where: Place, titles: dict[str, str], facts: dict[str, str], log: Item | None) -> None:
         self._agent, self._session, self._owner = where.agent, where.session, where.owner
-        self._folder = where.folder if has_folder else None
+        self._log, self._folder = log, where.folder  # no log: there are no files around it
         self._facts_of_agent = facts
         self._titles = Titles(titles)
         self._seams: dict[str, str] = {}
@@ -280,8 +279,8 @@ class TranscriptReader:
             if line.uuid is not None:
                 self._links[line.uuid] = link
             named = None
-            if line.type == "file-history-snapshot" and self._folder is not None and self._session is not None:
-                named = copies(self._folder, self._session, text)
+            if line.type == "file-history-snapshot" and self._log is not None and self._session is not None:
+                named = copies(self._log, self._folder, self._session, text)
             return Entry(
                 conversation=conversation,
                 raw=data,
@@ -322,7 +321,7 @@ class TranscriptReader:
             created_at=created_at,
             note=note,
             seen=None if usage is not None else role_and_usage(said),
-            attachments=results(self._folder, raw) if self._folder is not None and b"tool-results" in raw else (),
+            attachments=() if self._log is None else results(self._log, self._folder, raw),
         )
 
     def _link(self, line: TranscriptLine, said: LineMessage | None) -> tuple[_Link, str | None]:

@@ -6,8 +6,6 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from errno import ELOOP
-from functools import partial
 from typing import IO, Any, NamedTuple
 
 import msgspec
@@ -53,26 +51,28 @@ def agent_facts(item: Item) -> dict[str, str]:
     """What ``agent-ID.meta.json`` says of a subagent: agentType, description, toolUseId; empty without that file."""
     if item.member is not None:
         return {}
-    beside = Item(f"{item.path.removesuffix('.jsonl')}.meta.json", 0, 0)
+    beside = item.at(f"{item.path.removesuffix('.jsonl')}.meta.json")
     with suppress(ClewError, OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError), beside.open() as file:
         found = _any(file.read(_LARGEST_META))
         return {name: value for name, value in found.items() if isinstance(value, str) and value}
     return {}
 
 
-def results(folder: str, raw: bytes) -> tuple[Attachment, ...]:
+def results(log: Item, folder: str, raw: bytes) -> tuple[Attachment, ...]:
     """The files of results that were too large for the log and are named in a message."""
     found: dict[str, Attachment] = {}
+    if b"tool-results" not in raw:
+        return ()
     for match in _RESULT.finditer(raw):
         session, name = match[1].decode(), match[2].decode()
         path = os.path.join(folder, session, "tool-results", name)
-        if os.path.isfile(path) and not os.path.islink(path):
+        if os.path.lexists(path):
             mime = "text/plain" if name.endswith(".txt") else None
-            found[name] = Attachment(f"tool-results/{name}", name, mime, partial(_open, path))
+            found[name] = Attachment(f"tool-results/{name}", name, mime, log.at(path).open)
     return tuple(found.values())
 
 
-def copies(folder: str, session: str, raw: bytes) -> FileCopies | None:
+def copies(log: Item, folder: str, session: str, raw: bytes) -> FileCopies | None:
     """The copies that a line of type ``file-history-snapshot`` names; they are in ``file-history/SESSION``.
 
     None if it names no message, or if `folder` is not a project's folder of the program.
@@ -94,18 +94,8 @@ def copies(folder: str, session: str, raw: bytes) -> FileCopies | None:
         if name is None:
             files[path] = None
         elif isinstance(name, str) and _COPY(name):
-            files[path] = partial(_open_copy, os.path.join(place, name))
+            files[path] = log.at(os.path.join(place, name)).open
     return FileCopies(message, at, files) if files else None
-
-
-def _open_copy(path: str) -> IO[bytes]:
-    if os.path.islink(path):  # it could lead to any file of the user's
-        raise OSError(ELOOP, os.strerror(ELOOP))
-    return _open(path)
-
-
-def _open(path: str) -> IO[bytes]:
-    return Item(path, 0, 0).open()
 
 
 class Summaries:
@@ -127,13 +117,17 @@ class Summaries:
             if changed != self._changed:
                 self._changed = changed
                 for entry in os.scandir(self._folder):
-                    if entry.name.endswith(".jsonl") and entry.name not in self._seen and entry.is_file():
+                    if (
+                        entry.name.endswith(".jsonl")
+                        and entry.name not in self._seen
+                        and entry.is_file(follow_symlinks=False)
+                    ):
                         self._seen.add(entry.name)
                         self._titles.update(self._read(entry.path))
         return self._titles
 
     def _read(self, path: str) -> Iterator[tuple[str, str]]:
-        with suppress(ClewError, OSError), Item(path, 0, 0).open() as file:
+        with suppress(ClewError, OSError), Item(path, 0, 0, root=self._folder).open() as file:
             while (line := file.readline(_LONGEST)).startswith(_SUMMARY):
                 with suppress(msgspec.MsgspecError, UnicodeDecodeError):
                     found = _any(line)

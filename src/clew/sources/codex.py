@@ -173,9 +173,9 @@ class _Reader:
             return
         head = self._last
         newest = None if self._home is None else self._home.newest(self._thread)
-        if newest is not None and self._file is not None and newest.part != self._file.part:
+        if newest is not None and self._home is not None and self._file is not None and newest.part != self._file.part:
             try:
-                head = _Reader(newest, self._home, None, self._above | {newest.part}).leaf(Item(newest.path, 0, 0))
+                head = _Reader(newest, self._home, None, self._above | {newest.part}).leaf(self._home.item(newest.path))
             except ClewError:
                 head = None
         given = None if self._home is None else self._home.name(self._thread)
@@ -249,13 +249,13 @@ class _Reader:
         assert self._thread is not None
         name, end = base.get("thread_id"), base.get("end_ordinal_exclusive")
         found = self._home.part(name) if self._home is not None and isinstance(name, str) else None
-        if found is None or found.part in self._above or type(end) is not int:
+        if self._home is None or found is None or found.part in self._above or type(end) is not int:
             self._note = f"it continues {name}, which is missing"
             return
         mine = self._file.part if self._file is not None else ""
         before = _Reader(found, self._home, end, self._above | {mine, found.part})
         try:
-            for part in before.read(Item(found.path, 0, 0)):
+            for part in before.read(self._home.item(found.path)):
                 if isinstance(part, Entry) and part.id is not None:
                     self._last = part.id
                     yield msgspec.structs.replace(part, conversation=self._thread, inherited=True)

@@ -11,8 +11,8 @@ from typing import IO, Any, NamedTuple
 
 import msgspec
 
-from clew.errors import ClewError, Invalid, Unavailable
-from clew.sources.items import BLOCK, LARGEST_MEMBER, RATIO, Item, items
+from clew.errors import ClewError, Invalid, MissingPackage
+from clew.sources.items import BLOCK, LARGEST_MEMBER, RATIO, Item
 from clew.sources.lines import read_lines
 from clew.sources.sqlite import open_database, scan, tables
 
@@ -66,6 +66,10 @@ class CodexHome:
             place = os.path.dirname(place)
         return os.path.dirname(path)
 
+    def item(self, path: str) -> Item:
+        """A file of this folder. No link below the folder is followed."""
+        return Item(path, 0, 0, root=self._path)
+
     def part(self, id: str) -> Rollout | None:
         """The file with this id."""
         self._scan()
@@ -84,7 +88,11 @@ class CodexHome:
             self._names = {}
             for path in files:
                 with suppress(ClewError, OSError):
-                    self._names.update(_names_of_index(path) if path.endswith(".jsonl") else _names_of_database(path))
+                    self._names.update(
+                        _names_of_index(self.item(path))
+                        if path.endswith(".jsonl")
+                        else _names_of_database(self.item(path))
+                    )
             self._names_seen = states
         return self._names.get(thread)
 
@@ -125,7 +133,7 @@ class CodexHome:
 
 
 def open_rollout(item: Item) -> IO[bytes]:
-    """The lines of a rollout, unpacked if need be. Unavailable if the package for that is missing."""
+    """The lines of a rollout, unpacked if need be. MissingPackage if the package for that is missing."""
     file = item.open()
     if file.read(4) != ZST:
         file.seek(0)
@@ -135,10 +143,7 @@ def open_rollout(item: Item) -> IO[bytes]:
         return io.BufferedReader(_Unpacked(file, item.name), 1 << 16)
     except ImportError:
         file.close()
-        raise Unavailable(
-            f"{item.name} is compressed, and the package zstandard is not installed",
-            hint="Install it with: pip install 'clew[cli]'",
-        ) from None
+        raise MissingPackage(f"{item.name} is compressed, and the package zstandard is not installed", "cli") from None
 
 
 class _Unpacked(io.RawIOBase):
@@ -173,8 +178,7 @@ class _Unpacked(io.RawIOBase):
         super().close()
 
 
-def _names_of_index(path: str) -> Iterator[tuple[str, str]]:
-    (item,) = items(path)
+def _names_of_index(item: Item) -> Iterator[tuple[str, str]]:
     with item.open() as file:
         for line in read_lines(file):
             with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -187,8 +191,8 @@ def _names_of_index(path: str) -> Iterator[tuple[str, str]]:
                     yield data["id"], data["thread_name"]
 
 
-def _names_of_database(path: str) -> Iterator[tuple[str, str]]:
-    with open_database(Item(path, 0, 0)) as connection:
+def _names_of_database(item: Item) -> Iterator[tuple[str, str]]:
+    with open_database(item) as connection:
         if {"id", "name"} <= set(tables(connection).get("threads", ())):
             for row in scan(connection, "threads", "id, name"):
                 if isinstance(row["id"], str) and isinstance(row["name"], str) and row["name"].strip():

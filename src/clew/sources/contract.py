@@ -209,6 +209,16 @@ def derived_id(source: str, conversation: str, key: str = "") -> str:
     return str(uuid.uuid5(_SPACE, name.decode()))
 
 
+def join_names(*names: str) -> str:
+    """The name of a conversation that has several names, such as an app, a user and a session: no two have the same.
+
+    Names without a slash are joined by slashes; one name stays as it is.
+    """
+    if len(names) > 1 and (any("/" in name for name in names) or names[0].startswith("[")):
+        return msgspec.json.encode(names).decode()
+    return "/".join(names)
+
+
 def uuid_or_none(value: object) -> str | None:
     """`value` as the canonical text of a UUID; None if it is none."""
     if not isinstance(value, str):

@@ -17,7 +17,7 @@ from clew.providers.json_values import Json
 from clew.sources.contract import About, Entry, Part, Skip, derived_id
 from clew.sources.items import Item
 from clew.sources.sqlite import look_up, open_database, row_record, scan, tables
-from clew.sources.trees import nearest, parents_first
+from clew.sources.trees import Nearest, parents_first
 from clew.sources.values import object_or_empty, title_of, when
 
 NAME = "cursor"
@@ -68,6 +68,7 @@ def _messages(connection: sqlite3.Connection, name: str, meta: Json) -> Iterator
     for at, one in enumerate(written):
         before.setdefault(one, written[at - 1] if at else None)
     ids: dict[str, str] = {}
+    nearest = Nearest(before, ids)
     time = when(meta.get("createdAt"))
     for one in parents_first(before, listed[-1] if listed else None):
         rows = look_up(connection, "blobs", "id", one)
@@ -80,7 +81,7 @@ def _messages(connection: sqlite3.Connection, name: str, meta: Json) -> Iterator
             continue
         if place := _FOLDER.search(str(said.get("content"))):
             yield About(conversation=name, cwd=place[1].partition("\\n")[0].strip())
-        parent = ids.get(nearest(before[one], before, ids) or "")
+        parent = ids.get(nearest(before[one]) or "")
         ids[one] = derived_id(NAME, name, one)
         message = Native(NAME, raw)
         yield Entry(conversation=name, raw=raw, key=one, id=ids[one], message=message, parent=parent, created_at=time)

@@ -28,11 +28,15 @@ class Drafts(NamedTuple):
 
 
 class Drafter:
-    """Makes drafts of the messages of one conversation. `session` is called if an attachment needs one to live in."""
+    """Makes drafts of the messages of one conversation. `session` is called if an attachment needs one to live in.
 
-    def __init__(self, engine: Engine, session: Callable[[], Session]) -> None:
+    `stored` gives the id under which the conversation has a message already, or None.
+    """
+
+    def __init__(self, engine: Engine, session: Callable[[], Session], stored: Callable[[str], str | None]) -> None:
         self._engine = engine
         self._session = session
+        self._stored = stored
         self.time: int | None = None
         """The time of the last entry, in microseconds."""
 
@@ -104,7 +108,10 @@ class Drafter:
         return found
 
     def _attachments_in_store(self, entry: Entry) -> dict[str, Any]:
-        id = self._engine.fresh_id(entry.id)
+        name = None if entry.id is None else self._stored(entry.id)
+        if name is None:  # another conversation may have a message under this id, with other attachments
+            return {}
+        id = self._engine.fresh_id(name)
         place = self._engine.read(lambda tx: tx.node(id))
         extra = {} if place is None else self._engine.node(place).said.extra or {}
         found = extra.get(ATTACHED)

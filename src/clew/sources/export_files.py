@@ -7,14 +7,16 @@ import re
 import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 
+from clew.base.outside import names_in
 from clew.errors import ClewError
-from clew.sources.contract import Attachment
+from clew.sources.contract import Attachment, uuid_or_none
 from clew.sources.items import Item, items
 
 _ID = re.compile(r"file[-_][A-Za-z0-9]{6,}")
 MOST = 200_000
-"""Files that are looked at beside an export."""
+"""Names that are read in each folder of an export."""
 
 
 def file_id(reference: str) -> str | None:
@@ -39,19 +41,27 @@ class ExportFiles:
             self._found = {}
             with suppress(ClewError, OSError, zipfile.BadZipFile):
                 for one in self._items():
-                    if (named := file_id(one.member or one.path)) is not None:
-                        self._found.setdefault(named, one)
+                    if (named := _ID.match(os.path.basename(one.member or one.path))) is not None:
+                        self._found.setdefault(named[0], one)
         found = self._found.get(id)
         return None if found is None else Attachment(reference, name, mime_type, found.open)
 
     def _items(self) -> Iterator[Item]:
         if self._item.member is not None:
-            yield from items(self._item.path)
+            yield from items(self._item.path, self._item.root)
             return
-        count = 0
-        for place, _, names in os.walk(os.path.dirname(self._item.path)):
-            for name in names:
-                count += 1
-                path = os.path.join(place, name)
-                if count <= MOST and file_id(name) is not None and not os.path.islink(path):
-                    yield Item(path, 0, 0)
+        folder = os.path.dirname(self._item.path)
+        root = self._item.root or folder
+        for place in (folder, *(os.path.join(folder, name) for name in self._folders(folder, root))):
+            with suppress(OSError):
+                for name in islice(names_in(place, root), MOST):
+                    if _ID.match(name):
+                        yield Item(os.path.join(place, name), 0, 0, root=root)
+
+    def _folders(self, folder: str, root: str) -> Iterator[str]:
+        """The folders in which an export has files."""
+        for name in islice(names_in(folder, root), MOST):
+            if name == "dalle-generations" or name.startswith("user-"):
+                yield name
+            elif uuid_or_none(name) is not None:
+                yield os.path.join(name, "audio")

@@ -55,7 +55,7 @@ class _Reader:
     def checkpoint(self, one: FileCopies) -> CheckpointImport:
         contents: dict[str, bytes] = {}
         files = tuple(self._entries(one, contents))
-        manifest = Manifest(one.message, pack_path(self._root), files)
+        manifest = Manifest(one.message, pack_path(self._root), files, imported=True)
         return CheckpointImport(one.created_at, manifest, lambda state: contents[state.digest])
 
     def _entries(self, copies: FileCopies, contents: dict[str, bytes]) -> Iterator[PathEntry]:

@@ -10,15 +10,14 @@ import sqlite3
 from collections.abc import Iterator
 
 from clew.providers.json_values import as_text
-from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
+from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id, join_names
 from clew.sources.items import Item
 from clew.sources.pieces import pieces
 from clew.sources.rows import row_bytes
-from clew.sources.sqlite import open_database, scan, tables, tables_of
+from clew.sources.sqlite import look_up, open_database, scan, tables, tables_of
 from clew.sources.values import object_or_empty, when
 
 NAME = "google-adk"
-_EVENTS = "SELECT * FROM events WHERE app_name = ? AND user_id = ? AND session_id = ? ORDER BY timestamp, rowid"
 
 
 class GoogleADK:
@@ -43,10 +42,10 @@ class GoogleADK:
             states = _states(connection)
             for session in scan(connection, "sessions"):
                 whose = (str(session["app_name"]), str(session["user_id"]), str(session["id"]))
-                name = "/".join(whose)
+                name = join_names(*whose)
                 yield Entry(conversation=name, raw=row_bytes(session, "state"), key="session")
                 above, model = None, None
-                for number, row in enumerate(connection.execute(_EVENTS, whose).fetchall(), 1):
+                for number, row in enumerate(_events(connection, whose), 1):
                     body = str(row["event_data"]).encode()
                     data = object_or_empty(body)
                     if not data:
@@ -54,7 +53,7 @@ class GoogleADK:
                         continue
                     (piece,) = pieces(NAME, row_bytes(row, "event_data"), [body])
                     model = as_text(data.get("model_version")) or model
-                    id = derived_id(NAME, name, str(row["id"]))
+                    id = derived_id(NAME, "/".join(whose), str(row["id"]))
                     at = when(data.get("timestamp"))
                     yield Entry(
                         conversation=name,
@@ -70,6 +69,11 @@ class GoogleADK:
                 own |= {"app": states.get(whose[:1], "{}"), "user": states.get(whose[:2], "{}")}
                 labels = tuple(f"{NAME}:{'/'.join(whose[:count])}" for count in (1, 2))
                 yield About(conversation=name, model=model, head=above, labels=labels, own={NAME: own})
+
+
+def _events(connection: sqlite3.Connection, whose: tuple[str, str, str]) -> list[sqlite3.Row]:
+    rows = look_up(connection, "events", "session_id", whose[2], order="timestamp, rowid")
+    return [row for row in rows if (row["app_name"], row["user_id"]) == whose[:2]]
 
 
 def _states(connection: sqlite3.Connection) -> dict[tuple[str, ...], str]:

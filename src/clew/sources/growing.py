@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterable
 from typing import IO, Any, Protocol
 
 from clew.sources.contract import PAUSE, Part, ReadMark, Skip, StaleMark
+from clew.sources.items import BOM
 from clew.sources.lines import LONGEST, read_lines
 
 LARGE = 1 << 20
@@ -46,7 +47,7 @@ def read_growing(
     for number, data, size in read_lines(file, last):
         if data is not None:
             offset, last = offset + size, number
-            yield from reader.line(number, data)
+            yield from reader.line(number, data.removeprefix(BOM) if number == 1 else data)
             if reader.is_done:
                 break
         elif size == 0:

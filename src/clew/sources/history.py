@@ -1,6 +1,7 @@
 """Which files were imported, and what they were like, so that an unchanged file is not read again.
 
-Each file has a ref of its own kind, under a keyed hash of its path.
+Each file has a ref of its own kind, under a keyed hash of its path. The ref of a file with one conversation is deleted
+with that conversation's session.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class ImportedFile(msgspec.Struct, frozen=True, omit_defaults=True):
     sessions: int = 0
     """How many conversations it has."""
     mark: FileMark | None = None
-    """Set for a large log."""
+    """Set for a large log with one conversation."""
 
 
 class SeenFile(NamedTuple):
@@ -99,15 +100,18 @@ class ImportHistory:
     def _all(self) -> dict[bytes, ImportedFile]:
         return {row.key: self._file(row) for row in self._rows()}
 
-    def note(self, tx: Tx, item: Item, file: ImportedFile) -> None:
-        """Notes that a file was imported as a whole, as a step of a transaction."""
+    def note(self, tx: Tx, item: Item, file: ImportedFile, session: RefRow | None = None) -> None:
+        """Notes that a file was imported as a whole, as a step of a transaction.
+
+        With `session`, all that is known of the file is deleted with that session.
+        """
         refs, key = self._parts.refs, self._key(item)
         payload = b"\x01" + self._parts.engine.redacted(msgspec.json.encode(file), own=True)
-        row = tx.ref(self._parts.engine.workspace, IMPORTED, key)
+        row, owner = tx.ref(self._parts.engine.workspace, IMPORTED, key), None if session is None else session.ref
         if row is None:
-            refs.add(tx, IMPORTED, key, payload, tree=None, at=None)
+            refs.add(tx, IMPORTED, key, payload, tree=None, at=None, owner=owner)
         else:
-            refs.change(tx, refs.verify(row), payload, look=None)
+            refs.change(tx, refs.verify(row), payload, look=None, owner=owner)
 
     def files(self) -> Iterator[SeenFile]:
         """All imported files."""
@@ -116,15 +120,16 @@ class ImportHistory:
 
     def forget(self, wanted: Callable[[ImportedFile], bool]) -> int:
         """Forgets files, so that they are read again by the next import; returns how many."""
-        gone = [row for row in self._rows() if wanted(self._file(row))]
+        found = [row.key for row in self._rows() if wanted(self._file(row))]
 
-        def work(tx: Tx) -> None:
-            for row in gone:
-                tx.delete_ref(row.ref)
+        def work(tx: Tx) -> int:
+            rows = [tx.ref(self._parts.engine.workspace, IMPORTED, key) for key in found]
+            gone = [row.ref for row in rows if row is not None and wanted(self._file(row))]  # it may be noted again
+            for ref in gone:
+                tx.delete_ref(ref)
+            return len(gone)
 
-        if gone:
-            self._parts.engine.write(work)
-        return len(gone)
+        return self._parts.engine.write(work) if found else 0
 
     def _rows(self) -> Iterator[RefRow]:
         edge: tuple[int, int] | None = None

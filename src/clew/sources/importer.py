@@ -19,17 +19,20 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from clew.backends import Tx
-from clew.engine.engine import Draft
-from clew.errors import ClewError, Conflict
+from clew.engine.session_data import SOURCE
+from clew.errors import ClewError, Conflict, Unavailable
+from clew.sources.batch import StoredBatch
 from clew.sources.contract import About, Part, Pause, ReadMark, Skip, Source, StaleMark
-from clew.sources.conversation import ConversationImport, StoredBatch
+from clew.sources.conversation import ConversationImport
 from clew.sources.frames import short_hash
 from clew.sources.history import MOST_SKIPS, FileMark, ImportedFile, ImportHistory, edges, state, valid_mark
+from clew.sources.identity import Placed
 from clew.sources.items import SQLITE, Item
 from clew.sources.layout import FileName, records
 from clew.sources.runs import Run
+from clew.sources.stored_names import stored_name
 from clew.sources.values import storable
-from clew.sources.writing import SOURCE, session_id
+from clew.sources.writing import session_id
 from clew.store.parts import Parts
 from clew.store.store import Store
 
@@ -66,8 +69,12 @@ class ItemOutcome(NamedTuple):
     """Messages that were stored, though something is wrong with them."""
     trashed: int = 0
     """Conversations that are in the trash, and were left as they are."""
+    purged: int = 0
+    """Messages that were purged earlier, and were left out."""
     stopped: bool = False
     """True if it was stopped before its end."""
+    failed: ClewError | None = None
+    """The error that ended it; the batches stored before it stay, and are counted."""
 
 
 def import_item(
@@ -83,15 +90,16 @@ def import_item(
 ) -> ItemOutcome:
     """Stores what a source reads in one file. Repeated, it stores only what is new.
 
-    An error ends it; every batch that was stored stays. With `history` the file is noted once it is stored as a whole,
-    and what is known of it is passed over, unless `again` says to look at all of it. `step` is called with the bytes of
-    entries that were read. `stop` ends it between two batches: a conversation of which nothing is stored is left out.
+    An error ends it, and is in the outcome; every batch that was stored stays. With `history` the file is noted once it
+    is stored as a whole, and what is known of it is passed over, unless `again` says to look at all of it and to store
+    what was purged. `step` is called with the bytes of entries that were read. `stop` ends it between two batches: a
+    conversation of which nothing is stored is left out.
     """
     before = None if history is None or again else history.find(item)
     mark = None if before is None or not hasattr(source, "read_on") else valid_mark(item, before)
-    outcome = _Import(store, source, item, history, run, step, stop, before, mark).read()
+    outcome = _Import(store, source, item, history, run, step, stop, before, mark, again).read()
     if outcome is None:  # the entries are not those of the last import, or refer to more than the mark has
-        outcome = _Import(store, source, item, history, run, step, stop, None, None).read()
+        outcome = _Import(store, source, item, history, run, step, stop, None, None, again).read()
     assert outcome is not None
     return outcome
 
@@ -110,6 +118,7 @@ class _Import:
         stop: Callable[[], bool],
         before: ImportedFile | None,
         mark: FileMark | None,
+        again: bool,
     ) -> None:
         self._parts = Parts.of(store)
         self._source, self._item = source, item
@@ -119,6 +128,7 @@ class _Import:
         self._found: dict[str, ConversationImport] = {}
         self._skipped: list[Skip] = []
         self._mark = mark
+        self._again = again
         self._digest, self._entries = b"", 0
         self._next: ReadMark | None = None
         self._size = self._count = 0
@@ -127,6 +137,12 @@ class _Import:
 
     def read(self) -> ItemOutcome | None:
         """Reads and stores the file. None if its first entries are not those known, or the mark is not enough."""
+        try:
+            return self._read()
+        except ClewError as error:
+            return self._outcome()._replace(failed=error)
+
+    def _read(self) -> ItemOutcome | None:
         passing = 0 if self._before is None else self._before.entries
         if self._before is not None and self._mark is not None:
             self._entries, self._digest = self._before.entries, bytes.fromhex(self._before.digest)
@@ -163,13 +179,24 @@ class _Import:
 
     def _parts_read(self) -> Iterator[Part]:
         """The parts that the source reads; sets `_next` to the next mark."""
-        if hasattr(self._source, "read_on"):
-            self._next = yield from self._source.read_on(self._item, None if self._mark is None else self._mark.mark)
-        else:
-            yield from self._source.read(self._item)
+        try:
+            if hasattr(self._source, "read_on"):
+                mark = None if self._mark is None else self._mark.mark
+                self._next = yield from self._source.read_on(self._item, mark)
+            else:
+                yield from self._source.read(self._item)
+        except (ClewError, StaleMark):
+            raise
+        except OSError as error:
+            raise Unavailable(f"{self._item.name} cannot be read ({error.strerror})") from error
+        except Exception as error:  # noqa: BLE001 (an odd value in one file must not end the import)
+            yield Skip(None, f"the rest cannot be read ({type(error).__name__})")
 
     def _conversation(self, name: str) -> ConversationImport:
-        made = ConversationImport(self._parts, self._source.name, name, self._name, fresh=self._before is None)
+        stored = stored_name(self._parts, self._source, name, self._name)
+        made = ConversationImport(
+            self._parts, self._source.name, stored, self._name, fresh=self._before is None, again=self._again
+        )
         if self._mark is not None:
             made.resume(self._mark.times.get(name))
         self._found[name] = made
@@ -188,14 +215,19 @@ class _Import:
                 if one.has_copies():
                     one.store_copies()
         self._flush(last=True, whole=not stopped)
+        return self._outcome()._replace(stopped=stopped)
+
+    def _outcome(self) -> ItemOutcome:
+        """What is stored of the file."""
         done, trashed = list[ImportedConversation](), 0
         for one in self._found.values():
             trashed += one.trashed
-            if not one.trashed and (one.new or one.known or one.records or one.stored_before):
+            if not one.trashed and (one.new or one.known or one.records or one.stored_before or one.begun):
                 done.append(ImportedConversation(one.id, one.new, one.known, one.records))
         notes = [note for one in self._found.values() for note in one.notes]
+        purged = sum(one.purged for one in self._found.values())
         skipped = tuple(self._skipped)
-        return ItemOutcome(self._item, self._source.name, tuple(done), skipped, tuple(notes), trashed, stopped)
+        return ItemOutcome(self._item, self._source.name, tuple(done), skipped, tuple(notes), trashed, purged)
 
     # -- storing
 
@@ -214,27 +246,28 @@ class _Import:
 
     def _store(self, *, last: bool, whole: bool) -> None:
         batch = [one for one in self._found.values() if one.pending(last=last)]
-        placed: dict[bytes, Draft] = {}
+        placed: dict[bytes, Placed] = {}
         for one in batch:
             one.prepare(placed)
         batch = [one for one in batch if not one.trashed]
         note = whole and self._history is not None and not any(one.trashed for one in self._found.values())
         if not batch and not note:
             return
-        file = self._file() if note else None
+        alone = next(iter(self._found.values())) if len(self._found) == 1 else None
+        file = self._file(alone) if note else None
 
         def work(tx: Tx) -> list[StoredBatch]:
             done = [one.store(tx, last=last) for one in batch]
             if self._run is not None:
                 self._run.note(tx, [change for one in done for change in one.changes])
             if file is not None and self._history is not None:
-                self._history.note(tx, self._item, file)
+                self._history.note(tx, self._item, file, None if alone is None else alone.row_in(tx))
             return done
 
         for one, done in zip(batch, self._parts.engine.write(work), strict=True):
             one.take_over(done, last=last)
 
-    def _file(self) -> ImportedFile:
+    def _file(self, alone: ConversationImport | None) -> ImportedFile:
         skipped = [skip_text(skip) for skip in self._skipped[:MOST_SKIPS]]
         return ImportedFile(
             self._source.name,
@@ -246,7 +279,7 @@ class _Import:
             self._digest.hex(),
             tuple(skipped),
             max(len(self._found), 0 if self._before is None else self._before.sessions),
-            self._file_mark(),
+            None if alone is None or alone.withheld else self._file_mark(),
         )
 
     def _file_mark(self) -> FileMark | None:

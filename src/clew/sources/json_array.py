@@ -18,8 +18,9 @@ LARGEST = 256 * 1024 * 1024
 """Bytes of one element at most that a source reads."""
 _AROUND = 1 << 20
 """Most bytes that are kept between two conversations, including elements that are not conversations."""
-_TOKENS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
-_OBJECT = re.compile(rb"\s*\{")
+# A text without an end goes to the end of the data: it must not be looked for again from each quote in it.
+_TOKENS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
+_OBJECT = re.compile(rb"(?:\xef\xbb\xbf)?\s*\{")
 
 
 def elements(data: bytes | mmap) -> Iterator[tuple[int, int]]:

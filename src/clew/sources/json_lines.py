@@ -12,7 +12,7 @@ from clew.errors import Invalid
 from clew.providers.json_values import Json
 from clew.providers.view import parse
 from clew.sources.contract import ENVELOPE, PAUSE, Part, Skip
-from clew.sources.items import Item
+from clew.sources.items import BOM, Item
 from clew.sources.lines import LONGEST, read_lines
 from clew.sources.values import object_or_empty
 
@@ -26,7 +26,7 @@ class JsonLine(NamedTuple):
 
     def native(self, provider: str, body: bytes | None = None, **extra: Any) -> Native:
         """The line as a message, or the `body` in it, with the text around it. What is None in `extra` is left out."""
-        raw = self.data.strip() if body is None else body
+        raw = self.data.removeprefix(BOM).strip() if body is None else body
         before, _, after = self.data.partition(raw)
         known = {name: value for name, value in extra.items() if value is not None}
         return Native(provider, raw, extra={ENVELOPE: [before.decode(), after.decode()], **known})
@@ -42,7 +42,7 @@ def json_lines(item: Item) -> Iterator[JsonLine | Skip]:
                 yield Skip(line.number, f"the line has {line.size:,} bytes, more than {LONGEST:,}")
             elif line.data.strip():
                 try:
-                    yield JsonLine(line.number, line.data, parse(line.data))
+                    yield JsonLine(line.number, line.data, parse(line.data.removeprefix(BOM)))
                 except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                     yield Skip(line.number, f"not JSON: {type(error).__name__}")
                 except Invalid:

@@ -1,6 +1,6 @@
 """How a session keeps the records of a history: their bytes, and their order, so that it can be written out again.
 
-The log of an imported session has five kinds of entries, told by their first byte. A message is a node; its place
+The log of an imported session has six kinds of entries, told by their first byte. A message is a node; its place
 among the records is its id in a layout. Every other record is in the log itself. A layout names the file that its
 records came from, and their numbers in it: a file may have several conversations, and a conversation several files.
 """
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 
 PAGE = 200
 """Records that are read at a time."""
-RECORD, LAYOUT, PIECE, FRAMED, PLACED = b"\x01", b"\x02", b"\x03", b"\x04", b"\x05"
-"""First byte of a log entry: a record of the source, the order of those before it, the first part of a record, or what
-is around a conversation: see `clew.sources.frames`."""
+RECORD, LAYOUT, PIECE, FRAMED, PLACED, RENAMED = b"\x01", b"\x02", b"\x03", b"\x04", b"\x05", b"\x06"
+"""First byte of a log entry: a record of the source, the order of those before it, the first part of a record, what is
+around a conversation (see `clew.sources.frames`), or the id under which a message is stored if its own is taken (see
+`clew.sources.identity`)."""
 _KINDS = {FRAME: FRAMED, PLACE: PLACED}
 WHOLE = "clew.whole"
 """Where the free data of a message that was too large for the store has the digest of the blob with its record."""
@@ -73,6 +74,8 @@ class KeptRecord(NamedTuple):
     data: bytes
     id: str | None
     """The id of the message that it is."""
+    given: str | None = None
+    """The id that the file gives to the message, if it is another."""
 
 
 def record_id(session: bytes, key: str, raw: bytes) -> bytes:
@@ -103,6 +106,17 @@ def layout_entry(order: list[str | None], file: FileName | None, numbers: list[i
         else:
             runs.append((number, 1))
     return LAYOUT + msgspec.json.encode(Layout(order, file, runs))
+
+
+def renamed_entry(given: str, stored: str) -> bytes:
+    """The log entry for a message that is stored under another id than its file gives."""
+    return RENAMED + f"{given} {stored}".encode()
+
+
+def renaming(data: bytes) -> tuple[str, str]:
+    """The id that a file gives to a message, and the one under which it is stored, from the entry that says so."""
+    given, _, stored = data[1:].decode().partition(" ")
+    return given, stored
 
 
 def laid_out(session: Session) -> set[str]:
@@ -163,17 +177,21 @@ def _read(
     waiting: list[tuple[bytes, bytes]] = []
     begun = b""
     found: list[KeptRecord] = []
+    names: dict[str | None, str] = {}
     for entry in session.log.read(start):
         kind, data = entry.data[:1], entry.data[1:]
         if kind == PIECE:
             begun += data
+        elif kind == RENAMED:
+            given, stored = renaming(entry.data)
+            names[stored] = given
         elif kind in (RECORD, FRAMED, PLACED):
             waiting.append((kind, begun + data))
             begun = b""
         elif kind == LAYOUT:
             layout = _layout(entry.data)
             if wanted(layout.file):
-                found += _in_order(layout, waiting)
+                found += (one._replace(given=names.get(one.id)) for one in _in_order(layout, waiting))
             waiting = []
             if len(found) >= PAGE:
                 yield from _fill_in(session, store, found)

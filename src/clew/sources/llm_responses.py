@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from clew.sources.sqlite import look_up, quote_name, scan
+from clew.sources.sqlite import look_up, scan
 
 _ANSWER = (
     "response", "response_json", "reasoning", "input_tokens", "output_tokens", "token_details", "duration_ms",
@@ -96,16 +96,14 @@ class Responses:
         return f"'log ' || coalesce({chat}, rowid) AS conversation"
 
     def _row(self, number: int) -> dict[str, Any]:
-        query = f"SELECT * FROM {quote_name(self.table or '')} WHERE rowid = ?"
-        row = dict(self._connection.execute(query, (number,)).fetchone())
+        row = dict(look_up(self._connection, self.table or "", "rowid", number)[0])
         if self.table == "log":
             row = {**row, "id": str(row.get("id") or number), "datetime_utc": row.get("timestamp")}
         return {**row, "id": str(row["id"])}
 
     def _rows(self, table: str, response: str) -> list[dict[str, Any]]:
-        query = f"SELECT * FROM {quote_name(table)} WHERE rowid = ?"
         numbers = self._beside[table].get(response, ())
-        return [dict(self._connection.execute(query, (number,)).fetchone()) for number in numbers]
+        return [dict(look_up(self._connection, table, "rowid", number)[0]) for number in numbers]
 
     def _fragments(self, table: str, response: str) -> dict[str, str]:
         if table not in self._tables or "fragments" not in self._tables:

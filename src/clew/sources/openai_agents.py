@@ -26,6 +26,7 @@ class OpenAIAgents:
     name = NAME
     title = "OpenAI Agents SDK"
     deletes_after = None
+    names_per_file = True
 
     def discover(self, home: Home) -> tuple[str, ...]:
         return ()

@@ -14,15 +14,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from clew.base.messages import Native
+from clew.base.outside import names_in
+from clew.errors import ClewError
 from clew.providers.histories.opencode import inner
 from clew.providers.json_values import Json, as_dict, as_list, as_text, as_word
 from clew.providers.view import parse
 from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
 from clew.sources.documents import read_document
-from clew.sources.items import SQLITE, Item, items
+from clew.sources.items import SQLITE, Item
+from clew.sources.json_array import LARGEST
 from clew.sources.pieces import element_bytes, field_bytes
 from clew.sources.rows import row_bytes, row_fields
 from clew.sources.sqlite import look_up, open_database, scan, tables
@@ -109,24 +113,27 @@ def _read_json(item: Item, raw: bytes) -> Iterator[Part]:
     elif item.member is not None:
         yield Skip(None, "the messages of this session are in other files: unpack the archive first")
     else:
-        storage = os.path.dirname(os.path.dirname(os.path.dirname(item.path)))
-        messages = _files(os.path.join(storage, "message", os.path.basename(as_word(fields.get("id")))))
-        yield from _conversation(fields, raw, (_from_files(storage, message) for message in messages), len(messages))
+        messages = _files(item, "message", as_word(fields.get("id")))
+        yield from _conversation(fields, raw, (_from_files(item, message) for message in messages), len(messages))
 
 
-def _files(folder: str) -> list[bytes]:
-    """The JSON files of a folder, in the order of their names; links are not followed."""
-    try:
-        names = sorted(name for name in os.listdir(folder) if name.endswith(".json"))
-    except OSError:
+def _files(session: Item, kind: str, id: str) -> list[bytes]:
+    """The JSON files of a session or message, in the order of their names; links are not followed."""
+    if not id or id in (".", "..") or os.sep in id or "\0" in id:
         return []
-    paths = [os.path.join(folder, name) for name in names]
-    return [bytes(next(items(path)).data()) for path in paths if os.path.isfile(path) and not os.path.islink(path)]
+    storage = os.path.dirname(os.path.dirname(os.path.dirname(session.path)))
+    folder = os.path.join(storage, kind, id)
+    root = session.at(os.path.join(folder, "any")).root or storage
+    found = []
+    with suppress(OSError):
+        for name in sorted(name for name in names_in(folder, root) if name.endswith(".json")):
+            with suppress(ClewError), Item(os.path.join(folder, name), 0, 0, root=root).open() as file:
+                found.append(file.read(LARGEST))
+    return found
 
 
-def _from_files(storage: str, message: bytes) -> _Stored:
-    id = os.path.basename(as_word(object_or_empty(message).get("id")))
-    return _read_stored(message, _files(os.path.join(storage, "part", id)) if id else [])
+def _from_files(session: Item, message: bytes) -> _Stored:
+    return _read_stored(message, _files(session, "part", as_word(object_or_empty(message).get("id"))))
 
 
 def _read_stored(info: bytes, parts: list[bytes]) -> _Stored:

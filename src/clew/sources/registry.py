@@ -9,8 +9,10 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib import import_module
+from itertools import takewhile
 from typing import NamedTuple
 
+from clew.base.outside import is_of_store
 from clew.errors import ClewError, NotFound
 from clew.sources.contract import Home, Source
 from clew.sources.items import Item, items
@@ -62,6 +64,8 @@ class Found(NamedTuple):
     """True if it was imported and has not changed since; then it was not opened."""
     partial: bool = False
     """True if its source reads a part of it only, so that it is not noted as imported."""
+    unreadable: bool = False
+    """True for a file or folder that could not be opened: it may be a history."""
 
 
 def sources() -> Iterator[Source]:
@@ -111,45 +115,99 @@ def resume_elsewhere(name: str, conversation: str) -> str | None:
 
 
 def places(source: Source, home: Home) -> list[str]:
-    """The paths on this machine at which a source is looked for and something is."""
-    return [path for pattern in source.discover(home) for path in sorted(glob.glob(pattern))]
+    """The paths on this machine at which a source is looked for and something is.
+
+    A folder above them that cannot be entered is one of them: `find` says so.
+    """
+    found = dict[str, None]()
+    for pattern in source.discover(home):
+        found |= dict.fromkeys(_closed_folders(pattern))
+        found |= dict.fromkeys(path for path in sorted(glob.glob(pattern)) if not _passes_link(pattern, path))
+    return list(found)
+
+
+def _passes_link(pattern: str, path: str) -> bool:
+    """True if a folder above a path is a link, and is below the folder that the pattern names without wildcards."""
+    fixed = len(list(takewhile(lambda part: not glob.has_magic(part), pattern.split(os.sep))))
+    parts = path.split(os.sep)
+    return any(os.path.islink(os.sep.join(parts[:end])) for end in range(fixed + 1, len(parts)))
+
+
+def _closed_folders(pattern: str) -> list[str]:
+    """The folders above a pattern that cannot be entered, or cannot be listed where it has a wildcard below them."""
+    found = list[str]()
+    above, name = os.path.split(pattern)
+    while name:
+        needed = os.X_OK | os.R_OK if glob.has_magic(name) else os.X_OK
+        found += [path for path in glob.glob(above) if os.path.isdir(path) and not os.access(path, needed)]
+        above, name = os.path.split(above)
+    return found
 
 
 def find(
-    paths: Iterable[str], *, only: Source | None = None, exclude: Iterable[str] = (), known: Known = lambda _: None
+    paths: Iterable[str],
+    *,
+    only: Source | None = None,
+    exclude: Iterable[str] = (),
+    known: Known = lambda _: None,
+    roots: Iterable[str] = (),
 ) -> Iterator[Found]:
     """What is at these paths: files, archives, and everything below folders. Links in folders are not followed.
 
     Below a folder, files come in the order in which they were last changed, and those that no source recognises are
-    left out. `only` is the one source to try; `exclude` are patterns of paths. A file that is `known` is not opened.
+    left out, as are the files of a store that is open here; those that cannot be read are not. `only` is the one source
+    to try; `exclude` are patterns of paths. A file that is `known` is not opened. A path below one of the folders
+    `roots` is found as if that folder were named: no link below it is followed.
     """
+    above = [os.path.abspath(one) for one in roots]
     left_out = [os.path.abspath(one) if os.sep in one else one for one in exclude]
     for path in paths:
         absolute = os.path.abspath(path)
+        root = next((one for one in above if absolute.startswith(os.path.join(one, ""))), None)
         if os.path.isdir(absolute):
-            for _, name in sorted(files_below(absolute)):
+            closed: list[OSError] = []
+            for _, name in sorted(files_below(absolute, closed)):
                 if not _excluded(name, left_out):
-                    found = _recognise(name, only, known)
-                    yield from (one for one in found if one.source is not None or one.item.member is not None)
-        elif not os.path.lexists(absolute):
+                    found = _recognise(name, root or absolute, only, known)
+                    yield from (
+                        one
+                        for one in found
+                        if one.source is not None
+                        or one.item.member is not None
+                        or (one.unreadable and not _is_of_store(name))
+                    )
+            yield from (_unreadable(error.filename, error.strerror or type(error).__name__) for error in closed)
+        elif not _exists(absolute):
             raise NotFound("file", path, hint="Check the path.")
         elif not _excluded(absolute, left_out):
-            yield from _recognise(absolute, only, known)
+            yield from _recognise(absolute, root, only, known)
 
 
-def files_below(folder: str) -> Iterator[tuple[int, str]]:
-    """The files below a folder, with the times at which they were changed; no links."""
-    left = [folder]
+def files_below(folder: str, closed: list[OSError] | None = None) -> Iterator[tuple[int, str]]:
+    """The files below a folder, with the times at which they were changed; no links.
+
+    Errors of files and folders that cannot be read are added to `closed`.
+    """
+    left, failed = [folder], list[OSError]() if closed is None else closed
     while left:
         try:
-            with os.scandir(left.pop()) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        left.append(entry.path)
-                    elif entry.is_file(follow_symlinks=False):
-                        yield entry.stat(follow_symlinks=False).st_mtime_ns, entry.path
-        except OSError:  # it went away, or may not be read
+            with os.scandir(left.pop()) as found:
+                entries = list(found)
+        except FileNotFoundError:  # it went away
             continue
+        except OSError as error:
+            failed.append(error)
+            continue
+        for entry in entries:
+            try:
+                if entry.is_dir(follow_symlinks=False):
+                    left.append(entry.path)
+                elif entry.is_file(follow_symlinks=False):
+                    yield entry.stat(follow_symlinks=False).st_mtime_ns, entry.path
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                failed.append(error)
 
 
 def _excluded(path: str, patterns: Iterable[str]) -> bool:
@@ -164,16 +222,17 @@ def _excluded(path: str, patterns: Iterable[str]) -> bool:
     )
 
 
-def _recognise(path: str, only: Source | None, known: Known) -> Iterator[Found]:
+def _recognise(path: str, root: str | None, only: Source | None, known: Known) -> Iterator[Found]:
     try:
-        plain = _as_it_is(path)
+        plain = _as_it_is(path, root)
         before = None if plain is None else known(plain)
         if plain is not None and before is not None and (only is None or before == only.name):
             yield Found(plain, source_named(before), unchanged=True)
             return
-        found = list(items(path))
+        found = list(items(path, root))
     except ClewError as error:
-        yield Found(Item(path, 0, 0), None, error.message)
+        if _exists(path):  # else it went away
+            yield _unreadable(path, error.message)
         return
     recognised = 0
     for item in found:
@@ -187,10 +246,12 @@ def _recognise(path: str, only: Source | None, known: Known) -> Iterator[Found]:
                 continue
             head = item.head()
             tried = sources() if only is None else (only,)
-            source = next((source for source in tried if source.recognise(item.member or path, head)), None)
-        except ClewError as error:
+            # a member's name must not be taken for a file's: sources open databases to recognise them
+            name = path if item.member is None else item.member.lstrip("/\\")
+            source = next((source for source in tried if source.recognise(name, head)), None)
+        except Exception as error:  # noqa: BLE001 (no file may end the search)
             recognised += 1
-            yield Found(item, None, error.message)
+            yield Found(item, None, reason(error))
             continue
         if source is not None:
             recognised += 1
@@ -200,10 +261,37 @@ def _recognise(path: str, only: Source | None, known: Known) -> Iterator[Found]:
         yield Found(Item(path, 0, 0), None, what)
 
 
-def _as_it_is(path: str) -> Item | None:
+def reason(error: Exception) -> str:
+    """Why a file cannot be read. The text of an error that is not clew's may have words of the file."""
+    return error.message if isinstance(error, ClewError) else f"it cannot be read ({type(error).__name__})"
+
+
+def _unreadable(path: str, why: str) -> Found:
+    return Found(Item(path, 0, 0), None, why, unreadable=True)
+
+
+def _exists(path: str) -> bool:
+    """True if something has this name, or may have it: a folder above it cannot be entered."""
+    try:
+        os.lstat(path)
+    except PermissionError:
+        return True
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _is_of_store(path: str) -> bool:
+    try:
+        return is_of_store(os.stat(path))
+    except OSError:
+        return False
+
+
+def _as_it_is(path: str, root: str | None) -> Item | None:
     """A file as an item, without opening it."""
     try:
-        status = os.stat(path)
+        status = os.stat(path, follow_symlinks=root is None)
     except OSError:
         return None
-    return Item(path, status.st_size, status.st_mtime_ns)
+    return Item(path, status.st_size, status.st_mtime_ns, root=root)

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
-from clew.errors import ClewError
+from clew.errors import ClewError, ReadOnly, StorageFull
 from clew.sources.history import ImportHistory
 from clew.sources.importer import ImportedConversation, import_item, skip_text
-from clew.sources.registry import Found
+from clew.sources.items import Item
+from clew.sources.registry import Found, reason
 from clew.sources.runs import Run
 from clew.store.store import Store
 from clew.store.trial import trial
 
 Progress = Callable[[int, int], object]
 """Called with the bytes done and the bytes there are."""
+
+UNWRITABLE = (StorageFull, ReadOnly)
+"""Errors of the store after which no other file can be imported, either."""
 
 
 class FileOutcome(NamedTuple):
@@ -24,11 +29,16 @@ class FileOutcome(NamedTuple):
     path: str
     source: str | None
     state: str
-    """``imported``, ``unchanged``, ``empty``, ``trashed`` (all of it is in the trash), ``stopped`` or ``skipped``."""
+    """``imported``, ``unchanged``, ``empty``, ``trashed`` (all of it is in the trash), ``stopped`` or ``skipped``.
+
+    Of a file that is ``stopped`` or ``skipped``, conversations may be stored in part.
+    """
     conversations: tuple[ImportedConversation, ...] = ()
     skipped: tuple[str, ...] = ()
     """What could not be read, and why."""
     notes: tuple[str, ...] = ()
+    purged: int = 0
+    """Messages that were purged earlier, and were left out."""
 
     @property
     def messages(self) -> int:
@@ -48,9 +58,10 @@ def run(
 ) -> Iterator[FileOutcome]:
     """Imports files one after the other, and gives the outcome of each. Whole files are noted and not read again.
 
-    With `again` unchanged files are read, too. If it is ended in the middle, whole batches stay; repeated, it completes
-    them. `stop` is asked between files and between batches. With `dry_run` nothing is stored. `run` is the import that
-    notes what is stored, for `undo`.
+    With `again` unchanged files are read, too, and what was purged is stored again. If it is ended in the middle, whole
+    batches stay; repeated, it completes them. If the store cannot be written (StorageFull, ReadOnly), the error is
+    raised after the outcome of the file that was being stored. `stop` is asked between files and between batches. With
+    `dry_run` nothing is stored. `run` is the import that notes what is stored, for `undo`.
     """
     if dry_run:
         with trial(store) as copy:
@@ -81,7 +92,10 @@ def _import_all(
         if stop():
             return
         part = 0
-        yield _import_one(store, history, one, run, again, step, stop)
+        outcome, error = _import_one(store, history, one, run, again, step, stop)
+        yield outcome
+        if error is not None:
+            raise error
         done += one.item.size
         if progress is not None:
             progress(done, total)
@@ -95,27 +109,47 @@ def _import_one(
     again: bool,
     step: Callable[[int], object],
     stop: Callable[[], bool],
-) -> FileOutcome:
+) -> tuple[FileOutcome, ClewError | None]:
+    """The outcome of a file, and the error that ends the import."""
     name, item = one.item.name, one.item
     if one.source is None:
-        return FileOutcome(name, None, "skipped", skipped=(one.why,))
+        return FileOutcome(name, None, "skipped", skipped=(one.why,)), None
     source = one.source.name
     if item.size == 0 and item.member is None and not os.path.exists(f"{item.path}-wal"):
-        return FileOutcome(name, source, "empty")
+        return FileOutcome(name, source, "empty"), None
     if not again and (one.unchanged or history.is_unchanged(item)):
         before = history.find(item)
-        return FileOutcome(name, source, "unchanged", skipped=() if before is None else before.skipped)
+        return FileOutcome(name, source, "unchanged", skipped=() if before is None else before.skipped), None
+    noted = None if one.partial else history
     try:
-        noted = None if one.partial else history
         outcome = import_item(store, one.source, item, history=noted, run=run, again=again, step=step, stop=stop)
-    except ClewError as error:
-        return FileOutcome(name, source, "skipped", skipped=(error.message,))
+    except Exception as error:  # noqa: BLE001 (no file may end the import)
+        return FileOutcome(name, source, "skipped", skipped=(reason(error),)), None
     skipped = tuple(skip_text(skip) for skip in outcome.skipped)
+    nothing = not (skipped or outcome.conversations or outcome.trashed or outcome.stopped or outcome.failed)
+    if nothing and _has_no_newline(item):
+        skipped = ("its lines end with CR alone",)
+    new, full = sum(one.messages for one in outcome.conversations), isinstance(outcome.failed, UNWRITABLE)
+    if outcome.failed is not None and not full:
+        skipped += (outcome.failed.message,)
+    if outcome.failed is not None and new:
+        skipped += (f"only {new:,} of its messages were imported",)
     state = "imported"
-    if outcome.stopped:
+    if outcome.stopped or full:
         state = "stopped"
+    elif outcome.failed is not None:
+        state = "skipped"
     elif outcome.trashed and not outcome.conversations:
         state = "trashed"
     elif skipped and not outcome.conversations:
         state = "skipped"
-    return FileOutcome(name, source, state, outcome.conversations, skipped, outcome.notes)
+    done = FileOutcome(name, source, state, outcome.conversations, skipped, outcome.notes, outcome.purged)
+    return done, outcome.failed if full else None
+
+
+def _has_no_newline(item: Item) -> bool:
+    """True for a text in which only CR separates lines, as some old programs write it."""
+    with suppress(ClewError):
+        head = item.head()
+        return b"\r" in head and b"\n" not in head
+    return False

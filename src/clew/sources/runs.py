@@ -76,9 +76,8 @@ class Run:
         row = tx.ref(engine.workspace, RUN, self._key)
         if row is None:
             row = refs.add(tx, RUN, self._key, _payload(RunData(self._paths)), tree=None, at=None)
-        here = row
         entry = engine.new_id(), engine.clock(), msgspec.json.encode(changes)
-        add_entries(Log(engine, lambda: here), tx, here, [entry])
+        add_entries(engine, tx, row, [entry])
 
 
 def list_runs(store: Store) -> list[ImportRun]:

@@ -17,14 +17,16 @@ import base64
 import os
 import shutil
 import sqlite3
+import stat
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
+from clew.base.outside import open_regular, refuse_store
 from clew.errors import ClewError, Invalid, Unavailable
 from clew.sources.items import SQLITE, Item
 
@@ -36,8 +38,19 @@ _WAIT = 5.0
 """Seconds to wait for a program that is writing."""
 _SPARE = 256 * 1024 * 1024
 """Bytes of the disk that a private copy leaves free."""
+PAGE_BYTES = 64 * 1024 * 1024
+"""Bytes of one query of `scan`, before its last row."""
+STEPS = 1_000_000
+"""Instructions of SQLite between two looks at their number."""
+MOST_STEPS = 2_000
+"""How many times `STEPS` a file may take, and once more for each `STEP_BYTES` of it. Reading all rows once takes less
+than one instruction for each byte; a forged file can ask for any number."""
+STEP_BYTES = 64 * 1024
+_ROWID = "clew_rowid"
+_SIDES = ("-wal", "-shm", "-journal")
 _ATTEMPTS = 3
 _BLOB = "$base64"
+_READS = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_PRAGMA)
 
 Row = Mapping[str, Any]
 
@@ -53,6 +66,8 @@ def open_database(item: Item) -> Iterator[sqlite3.Connection]:
         with _source(item) as uri, closing(_connect(uri)) as connection:
             yield connection
     except sqlite3.OperationalError as error:
+        if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT:
+            raise Invalid(f"{item.name} takes too long to read") from None
         raise Unavailable(
             f"{item.name} cannot be read now ({error})", hint="Close the program and try again."
         ) from None
@@ -65,7 +80,7 @@ def tables_of(path: str, head: bytes) -> dict[str, tuple[str, ...]]:
 
     The first bytes of a database do not say what is in it: its schema can be on any page.
     """
-    if not head.startswith(SQLITE) or not os.path.isfile(path):
+    if not head.startswith(SQLITE) or not os.path.isabs(path):
         return {}
     with suppress(ClewError), open_database(Item(path, 0, 0)) as connection:
         return tables(connection)
@@ -73,35 +88,67 @@ def tables_of(path: str, head: bytes) -> dict[str, tuple[str, ...]]:
 
 
 def tables(connection: sqlite3.Connection) -> dict[str, tuple[str, ...]]:
-    """The real tables and their columns; views and virtual tables are left out, as they can run code or never end."""
-    rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchall()
-    names = [name for name, sql in rows if not str(sql).upper().startswith("CREATE VIRTUAL")]
-    return {
-        name: tuple(row[1] for row in connection.execute(f"PRAGMA table_info({quote_name(name)})")) for name in names
-    }
+    """The real tables and their columns. Views, virtual tables and generated columns can run code or never end.
+
+    SQLite itself writes ``CREATE TABLE`` before each table; another spelling is forged.
+    """
+    rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE TABLE %'")
+    return {name: _columns(connection, name) for (name,) in rows.fetchall()}
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> tuple[str, ...]:
+    """The columns whose values are in the file; not generated ones."""
+    return tuple(row[1] for row in connection.execute(f"PRAGMA table_info({quote_name(table)})"))
 
 
 def scan(connection: sqlite3.Connection, table: str, columns: str = "*") -> Iterator[sqlite3.Row]:
     """The rows of a table in the order of their rowids. No query is open between two pages."""
+    known = _columns(connection, table)
+    names = {name.lower() for name in known}
+    rowid = next((name for name in ("rowid", "_rowid_", "oid") if name not in names), None)
+    if rowid is None:
+        raise Invalid(f"the table {table} hides the numbers of its rows")
     after: int | None = None
     while True:
-        where = "" if after is None else "WHERE rowid > ?"
-        rows = connection.execute(
-            f"SELECT {columns}, rowid AS clew_rowid FROM {quote_name(table)} {where} ORDER BY rowid LIMIT {PAGE}",
-            () if after is None else (after,),
-        ).fetchall()
+        where = "" if after is None else f"WHERE {rowid} > ?"
+        query = f"SELECT {rowid} AS {_ROWID}, {_list(known, columns)} FROM {quote_name(table)} {where} ORDER BY {rowid}"
+        rows = _page(connection.execute(f"{query} LIMIT {PAGE}", () if after is None else (after,)))
         yield from rows
-        if len(rows) < PAGE:
+        if not rows:
             return
-        after = rows[-1]["clew_rowid"]
+        after = rows[-1][0]
+
+
+def _list(known: Iterable[str], columns: str = "*") -> str:
+    """Columns for a query; for ``*`` all that are in the file."""
+    return ", ".join(quote_name(name) for name in known if name != _ROWID) if columns == "*" else columns
+
+
+def _page(cursor: sqlite3.Cursor) -> list[sqlite3.Row]:
+    """The next rows, until they have many bytes."""
+    rows, size = [], 0
+    for row in cursor:
+        rows.append(row)
+        size += sum(len(value) for value in row if isinstance(value, str | bytes))
+        if size > PAGE_BYTES:
+            break
+    cursor.close()
+    return rows
 
 
 def look_up(
     connection: sqlite3.Connection, table: str, key: str, value: object, *, order: str = "rowid"
 ) -> list[sqlite3.Row]:
     """The rows of a table that have a value in a column."""
-    query = f"SELECT * FROM {quote_name(table)} WHERE {quote_name(key)} = ? ORDER BY {order}"
-    return connection.execute(query, (value,)).fetchall()
+    columns = _list(_columns(connection, table))
+    query = f"SELECT {columns} FROM {quote_name(table)} WHERE {quote_name(key)} = ? ORDER BY {order}"
+    rows, size = [], 0
+    for row in connection.execute(query, (value,)):
+        rows.append(row)
+        size += sum(len(value) for value in row if isinstance(value, str | bytes))
+        if size > LONGEST_VALUE:
+            raise Invalid(f"the rows of one {key} have more than {LONGEST_VALUE:,} bytes")
+    return rows
 
 
 def quote_name(name: str) -> str:
@@ -111,7 +158,7 @@ def quote_name(name: str) -> str:
 
 def row_record(table: str, row: sqlite3.Row | Row) -> bytes:
     """A row as a record: a JSON object with its table and its values. `record_row` reads it back."""
-    values = {name: _writable(row[name]) for name in row.keys() if name != "clew_rowid"}  # noqa: SIM118 (a sqlite3.Row)
+    values = {name: _writable(row[name]) for name in row.keys() if name != _ROWID}  # noqa: SIM118 (a sqlite3.Row)
     return msgspec.json.encode({"table": table, "row": values})
 
 
@@ -139,6 +186,7 @@ def _connect(uri: str) -> sqlite3.Connection:
         connection.text_factory = _decode
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        connection.set_authorizer(_authorize)
         for pragma in (
             "query_only = 1",
             "trusted_schema = 0",
@@ -148,10 +196,18 @@ def _connect(uri: str) -> sqlite3.Connection:
         ):
             connection.execute(f"PRAGMA {pragma}")
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        pages, size = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
+        left = iter(range(MOST_STEPS + pages * size // STEP_BYTES))
+        connection.set_progress_handler(lambda: next(left, None) is None, STEPS)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _authorize(action: int, one: str | None, other: str | None, base: str | None, inner: str | None) -> int:
+    """Allows reading of tables; nothing that a view or trigger of the file asks for (`inner`)."""
+    return sqlite3.SQLITE_OK if action in _READS and inner is None else sqlite3.SQLITE_DENY
 
 
 def _decode(data: bytes) -> str:
@@ -171,6 +227,10 @@ def _source(item: Item) -> Iterator[str]:
     path = os.path.realpath(item.path)
     with item.open() as file:
         head = file.read(100)
+        if not os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+            raise Unavailable(f"{item.name} was replaced while it was read", hint="Import it again.")
+    for side in _SIDES:
+        _check_side(f"{path}{side}")
     if not head.startswith(SQLITE):
         raise Invalid(f"{item.name} is not a database")
     is_wal = head[18:20] == b"\x02\x02"
@@ -203,11 +263,23 @@ def _copy(path: str, copy: str) -> None:
         for ending in ("", "-wal", "-journal"):
             with suppress(FileNotFoundError):
                 os.remove(f"{copy}{ending}")
-            with suppress(FileNotFoundError):
-                shutil.copyfile(f"{path}{ending}", f"{copy}{ending}")
+            if os.path.lexists(f"{path}{ending}"):
+                with (
+                    open_regular(f"{path}{ending}", os.path.dirname(path)) as file,
+                    open(copy + ending, "wb") as target,
+                ):
+                    shutil.copyfileobj(file, target, 1 << 20)
         if _state(path) == before:
             return
     raise Unavailable(f"{path} is being written", hint="Close the program and try again.")
+
+
+def _check_side(path: str) -> None:
+    """Invalid if a file that SQLite would open beside a database is a link, a pipe, a device or a store's own file."""
+    if os.path.lexists(path):
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            raise Invalid(f"{path} is not a file")
+        refuse_store(path)
 
 
 def _uri(path: str, options: str) -> str:

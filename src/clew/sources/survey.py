@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple
 
-from clew.errors import ClewError
 from clew.sources.contract import About, Entry, Home, Source
 from clew.sources.items import Item
 from clew.sources.registry import Known, find, places, sources
@@ -36,16 +35,20 @@ class History(NamedTuple):
     """False if not all was read: then projects, conversations and messages are estimates, and `oldest` may be older."""
 
 
-def survey(home: Home, *, only: Source | None = None, budget: int = BUDGET) -> list[History]:
+def survey(
+    home: Home, *, unreadable: dict[str, str], only: Source | None = None, budget: int = BUDGET
+) -> list[History]:
     """The histories that are found where their programs keep them, newest files read first.
 
-    Sources that are looked for and not found are left out.
+    Sources that are looked for and not found are left out. Paths that cannot be opened are added to `unreadable`, with
+    the reasons.
     """
     found: list[History] = []
     for source in sources() if only is None else (only,):
         where = places(source, home)
-        files = [one.item for one in find(where, only=source) if one.source is not None]
-        files = [item for item in files if item.size]
+        there = list(find(where, only=source))
+        unreadable |= {one.item.path: one.why for one in there if one.unreadable}
+        files = [one.item for one in there if one.source is not None and one.item.size]
         if files:
             history, used = _count(source, where, files, budget)
             found.append(history)
@@ -78,7 +81,7 @@ def _count(source: Source, where: Iterable[str], files: list[Item], budget: int)
                     if part.created_at is not None:
                         oldest = part.created_at if oldest is None else min(oldest, part.created_at)
                         newest = part.created_at if newest is None else max(newest, part.created_at)
-        except ClewError:
+        except Exception:  # noqa: BLE001 (an import says why)
             continue
     share = size / used if used and read < len(files) else 1
 

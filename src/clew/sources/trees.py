@@ -32,15 +32,24 @@ def parents_first(parents: Parents, head: str | None = None) -> Iterator[str]:
         yield from reversed(way)
 
 
-def nearest(key: str | None, parents: Parents, kept: Container[str]) -> str | None:
-    """The first of the `kept` messages from one upwards, itself included."""
-    seen: set[str] = set()
-    while key is not None and key not in kept:
-        if key in seen or key not in parents:
-            return None
-        seen.add(key)
-        key = parents[key]
-    return key
+class Nearest:
+    """The first of the `kept` messages from one upwards, itself included. No message is passed twice."""
+
+    def __init__(self, parents: Parents, kept: Container[str]) -> None:
+        self._parents, self._kept = parents, kept
+        self._found: dict[str, str | None] = {}
+
+    def __call__(self, key: str | None) -> str | None:
+        way: list[str] = []
+        while key is not None and key not in self._kept:
+            if key in self._found or key not in self._parents:
+                key = self._found.get(key)
+                break
+            self._found[key] = None  # what a cycle leads to
+            way.append(key)
+            key = self._parents[key]
+        self._found.update(dict.fromkeys(way, key))
+        return key
 
 
 def parent_fault(above: str | None, given: Container[str], parents: Parents) -> str | None:

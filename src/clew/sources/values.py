@@ -56,6 +56,8 @@ def when(value: object) -> datetime | None:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return moment(value)
+    if value < 0:
+        return None
     for unit in (1, 10**3, 10**6, 10**9):
         if value < unit * 10**11:
             return moment(value / unit)

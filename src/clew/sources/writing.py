@@ -14,18 +14,16 @@ from clew.engine import paths
 from clew.engine.append import append_chain
 from clew.engine.deletion import shown_by
 from clew.engine.engine import Draft
-from clew.engine.log import Log, add_entries
+from clew.engine.log import add_entries
 from clew.engine.node import node_row
+from clew.engine.purged import recall
 from clew.engine.refs import BRANCH
-from clew.engine.session_data import SessionData, directory, label_set
+from clew.engine.session_data import AGAIN, SOURCE, SessionData, directory, label_set
 from clew.sources.contract import About, Entry, derived_id, uuid_or_none
 from clew.sources.runs import Change
 from clew.sources.values import digest, storable
 from clew.store.parts import Parts
 from clew.store.session_table import SESSION, SUBAGENT
-
-SOURCE = "source"
-"""Where a session's free data keeps where it came from: tool, the tool's own id, branch and version."""
 
 
 class ConversationFacts(NamedTuple):
@@ -44,6 +42,14 @@ class ConversationFacts(NamedTuple):
     """Set if the session was created for an attachment, before the transaction."""
     redacted: bool = False
     """True if a secret was removed from one of its messages, which the source still has."""
+    owner: str | None = None
+    """The id of the session that a subagent's trace belongs to, if its session must be created."""
+    held: frozenset[str] = frozenset()
+    """Sessions of the same conversation that are on hold: a new one continues their messages."""
+    file: str | None = None
+    """The file that it came from, if its session has not the id that the conversation gives."""
+    again: bool = False
+    """True if it is stored though some of it was purged."""
 
 
 def session_id(source: str, conversation: str) -> str:
@@ -59,13 +65,15 @@ def describe(facts: ConversationFacts, data: SessionData) -> SessionData:
     origin = extra.get(SOURCE)
     before = origin if isinstance(origin, dict) else {}
     given = about.title or (about.prompt or None if before.get("title") is None else None)
-    if REDACTION in extra:  # the source's title may repeat the secret
-        given = None
+    told: dict[str, Any] = {"title": given, "branch": about.branch, "version": about.version}
+    if REDACTION in extra:  # the source's own words may repeat the secret
+        given, told = None, {}
     title = data.title
     if given is not None and given != before.get("title") and title in (None, before.get("title")):
         title = given
-    told = {"title": given, "branch": about.branch, "version": about.version}
-    known: dict[str, Any] = {name: value for name, value in told.items() if value is not None}
+    told["file"] = facts.file
+    told[AGAIN] = facts.again or None
+    known = {name: value for name, value in told.items() if value is not None}
     if about.own is not None:
         known["own"] = {name: digest(msgspec.json.encode(value)) for name, value in about.own.items()}
         for name, value in about.own.items():  # keeps what an adapter has changed since
@@ -199,14 +207,16 @@ class SessionWriter:
             self._catch_up()
             return
         refs, tx = self._parts.refs, self._tx
-        if first.parent is not None:
-            self._rebase(ids.parse(first.parent))
+        parent = None if first.parent is None else tx.insert_point(ids.parse(first.parent))
+        if parent is not None and not self._is_own(parent):
+            parent = None
+        if parent is not None and parent.id is not None:
+            self._rebase(parent.id)
         if self.row is None:
-            parent = None if first.parent is None else tx.insert_point(ids.parse(first.parent))
             self.row = self.create(None if parent is None else parent.id, chain[0].created_at)
         self._catch_up()
         head = refs.head_state(tx, self.row)
-        point, derived = self._insertion_point(first, head.tree)
+        point, derived = self._insertion_point(first, head)
         stays = {point.id, None if derived is None else ids.parse(first.derived or "")}
         if head.id not in stays and not _is_above(tx, head.pos, point.pos):
             self._leave_branch(head)
@@ -230,14 +240,18 @@ class SessionWriter:
         self.row = self.row._replace(**move._asdict())
         self._head = move.head_id
 
-    def _insertion_point(self, first: Entry, tree: int) -> tuple[InsertPoint, int | None]:
-        """Where a chain goes: after its parent, as a root that stands for a message, or as a root."""
-        tx = self._tx
+    def _insertion_point(self, first: Entry, head: HeadState) -> tuple[InsertPoint, int | None]:
+        """Where a chain goes: after its parent, or after the head if that was purged; as a root that stands for a
+        message, or as a root.
+        """
+        tx, tree = self._tx, head.tree
         if first.parent is not None:
             point = tx.insert_point(ids.parse(first.parent))
-            if point is not None and point.tree == tree:
+            if point is not None and point.tree == tree and self._is_own(point):
                 self._parts.refs.ensure_sound(tx, point.pos)
                 return point, None
+            if recall(self._parts.engine, tx, [ids.parse(first.parent)]):
+                return head.insert_point, None
             self.notes.append(f"{first.key}: its parent is missing")
         if first.derived is not None:
             point = tx.insert_point(ids.parse(first.derived))
@@ -247,6 +261,13 @@ class SessionWriter:
                 return root, point.pos
         return InsertPoint(tree), None
 
+    def _is_own(self, point: InsertPoint) -> bool:
+        """True if this conversation has a message: a file may name those of any other."""
+        if self.row is not None and point.id in (self.row.head_id, self._head):
+            return True
+        shown = set() if point.pos is None else {*shown_by(self._tx, point.pos)}
+        return self._of.id in shown or not shown.isdisjoint(self._of.held)
+
     # -- records
 
     def log(self, records: Sequence[tuple[bytes, bytes]], layout: bytes) -> None:
@@ -255,7 +276,7 @@ class SessionWriter:
         row = self.row = self.row or self.create(None, None)
         now = engine.clock()
         entries = [*records, (engine.new_id(), layout)]
-        add_entries(Log(engine, lambda: row), self._tx, row, [(id, now, data) for id, data in entries])
+        add_entries(engine, self._tx, row, [(id, now, data) for id, data in entries])
 
     # -- the session
 
@@ -264,7 +285,7 @@ class SessionWriter:
         about, table = self._of.about, self._parts.table
         owner = None
         if about.owner is not None and about.agent is not None:
-            name = session_id(self._of.source, about.owner)
+            name = self._of.owner or session_id(self._of.source, about.owner)
             owner = SESSION, ids.parse(name)
             if self._tx.ref(self._parts.engine.workspace, *owner) is None:
                 origin = {SOURCE: {"tool": self._of.source, "id": storable(about.owner)}}
@@ -303,7 +324,7 @@ class SessionWriter:
         """Points the session at a message of its tree; the path it leaves is a branch."""
         refs, tx = self._parts.refs, self._tx
         state, point = refs.head_state(tx, row), tx.insert_point(target)
-        if point is None or point.tree != state.tree:
+        if point is None or point.tree != state.tree or not self._is_own(point):
             return
         if not _is_above(tx, state.pos, point.pos):
             self._leave_branch(state)

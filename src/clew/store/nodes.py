@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from heapq import nlargest, nsmallest
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, InsertPoint, NodeLocation, Tx, creation_counter
 from clew.base import ids
@@ -15,14 +17,13 @@ from clew.engine.append import append_chain
 from clew.engine.engine import Draft, whole_number
 from clew.engine.node import Node, microseconds, node_payload, node_row
 from clew.engine.trash import Visibility
-from clew.errors import Conflict, Invalid, NotFound
+from clew.errors import Conflict, Corrupted, Invalid, NotFound
+from clew.store.node_cursors import read_moment, read_place, write_moment, write_place
 
 if TYPE_CHECKING:
     from clew.engine.receipts import Receipt
     from clew.store.session_table import SessionParts
 
-MOST = 1 << 60
-"""The largest cursor: SQLite's integers do not go much further."""
 STEP = 200
 """The number of nodes to check for visibility at a time."""
 CHAIN = "chain"
@@ -121,14 +122,20 @@ class Nodes:
         offset: int = 0,
         ascending: bool = False,
         trashed: bool = True,
+        order: Literal["stored", "created"] = "stored",
     ) -> Page[Node]:
         """All nodes in the order they were stored, newest first. A page starts at `cursor`, then skips `offset` nodes.
 
-        With ``trashed=False`` omits nodes that only sessions in the trash contain; this reads more of each tree.
+        With ``trashed=False`` omits nodes that only sessions in the trash contain; this reads more of each tree. With
+        ``order="created"`` sorts by `created_at`, then as they were stored; each page reads all nodes.
         """
         whole_number("limit", limit, 1)
         whole_number("offset", offset, 0)
-        edge = None if cursor is None else _read_cursor(cursor)
+        if order == "created":
+            return self._list_by_time(limit, cursor, offset, ascending, trashed)
+        if order != "stored":
+            raise Invalid(f"order must be stored or created, not {order!r}")
+        edge = None if cursor is None else read_place(cursor)
 
         def work(tx: Tx) -> Ordered:
             if trashed:
@@ -139,7 +146,7 @@ class Nodes:
         nodes = [self._engine.node(place) for _, place in found[:limit]]
         return Page(
             nodes,
-            f"n{found[limit - 1][0]:x}" if len(found) > limit else None,
+            write_place(found[limit - 1][0]) if len(found) > limit else None,
             fetch=lambda cursor: self.list(limit=limit, cursor=cursor, ascending=ascending, trashed=trashed),
         )
 
@@ -184,7 +191,7 @@ class Nodes:
                 wanted.append(self._engine.resolve_node(one))
             except NotFound:
                 continue
-        return self._parts.purger.delete_nodes(wanted, recursive=recursive)
+        return self._parts.purger.delete_nodes(lambda tx: wanted, recursive=recursive)
 
     # -- saving
 
@@ -287,6 +294,28 @@ class Nodes:
             edge = page[-1][0]
         return found[:limit]
 
+    def _list_by_time(self, limit: int, cursor: str | None, offset: int, ascending: bool, trashed: bool) -> Page[Node]:
+        edge = None if cursor is None else read_moment(cursor)
+
+        def work(tx: Tx) -> list[tuple[int, int, Node]]:
+            found = ((_created(node), ord, node) for ord, node in self._every(tx, trashed))
+            if edge is not None:
+                found = (one for one in found if (one[:2] > edge if ascending else one[:2] < edge))
+            return (nsmallest if ascending else nlargest)(offset + limit + 1, found, key=itemgetter(0, 1))[offset:]
+
+        found = self._engine.read(work)
+        return Page(
+            [node for _, _, node in found[:limit]],
+            write_moment(*found[limit - 1][:2]) if len(found) > limit else None,
+            fetch=lambda cursor: self._list_by_time(limit, cursor, 0, ascending, trashed),
+        )
+
+    def _every(self, tx: Tx, trashed: bool) -> Iterator[tuple[int, Node]]:
+        read, edge = self._by_ord if trashed else self._visible_by_ord, None
+        while page := read(tx, edge, True, STEP, 0):
+            yield from ((ord, self._engine.node(place)) for ord, place in page)
+            edge = page[-1][0]
+
     def _node(self, tx: Tx, id: bytes) -> Node:
         place = tx.node(id)
         if place is None or tx.tree_workspace(place.tree) != self._engine.workspace:
@@ -345,10 +374,8 @@ def _several(ids: str | Iterable[str]) -> Iterable[str]:
     return ids
 
 
-def _read_cursor(cursor: str) -> int:
+def _created(node: Node) -> int:
     try:
-        if cursor != f"n{(place := int(cursor[1:], 16)):x}" or not 0 <= place < MOST:
-            raise ValueError
-        return place
-    except (ValueError, TypeError):
-        raise Invalid("the cursor is not one of this list", hint="Pass next_cursor unchanged.") from None
+        return microseconds(node.created_at)
+    except Corrupted:
+        return 0

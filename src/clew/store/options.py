@@ -81,6 +81,8 @@ def check_options(options: Options) -> None:
             from clew.engine.audit import actor_name
 
         actor_name(actor)
+    if not callable(options.clock) or not callable(options.ids):
+        raise Invalid("clock and ids must be functions")
     if redact is not None:
         with loading:
             from clew.redaction import Rules

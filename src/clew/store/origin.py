@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
+from clew.engine.node import Node
+from clew.errors import Corrupted
 from clew.store.session import Session
+
+CPE_NOTE = "clew.cpeconvo"
+"""Key in the `extra` data of messages imported from CPE for their ids there, and of sessions for that of the root."""
+_CPE_ID = re.compile(r"[A-Za-z0-9]{6}")
+"""An id as CPE makes them."""
 
 
 class Origin(NamedTuple):
@@ -18,9 +26,18 @@ class Origin(NamedTuple):
 
 def origin_of(session: Session) -> Origin:
     """The origin of a session. Corrupted if its data is damaged."""
-    noted, root = session.extra.get("source"), session.extra.get("clew.cpeconvo")
+    noted, root = session.extra.get("source"), session.extra.get(CPE_NOTE)
     if isinstance(root, str):
         return Origin("cpe", root)
     if not isinstance(noted, dict):
         return Origin()
     return Origin(*(value if isinstance(value := noted.get(name), str) else "" for name in Origin._fields))
+
+
+def name_of(node: Node) -> str:
+    """The short name to show for a message, which commands accept: the id that CPE gave it, or its handle."""
+    try:
+        given = (node.said.extra or {}).get(CPE_NOTE)
+    except Corrupted:
+        given = None
+    return given if isinstance(given, str) and _CPE_ID.fullmatch(given) else node.handle

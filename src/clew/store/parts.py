@@ -24,6 +24,13 @@ class HasParts(Protocol):
     def _parts(self) -> SessionParts: ...
 
 
+class Stoppable(Protocol):
+    """A thread that works on a store."""
+
+    def stop(self, seconds: float | None = None) -> None:
+        """Stops it, and waits for it at most `seconds`. Idempotent."""
+
+
 class Parts:
     """The engine of a store and the parts that its views share."""
 
@@ -31,6 +38,8 @@ class Parts:
         self.engine = engine
         self.refs = Refs(engine)
         self.table = SessionTable(engine, self.refs)
+        self.threads = set[Stoppable]()
+        """What the store stops when it is closed."""
 
     @staticmethod
     def of(owner: HasParts) -> Parts:

@@ -23,7 +23,7 @@ from clew.engine.node import Node, node_payload, node_row
 from clew.engine.receipts import Failure, Receipt
 from clew.engine.rewriting import renew_ref_key, rewrite_log, rewrite_node
 from clew.engine.session_data import SessionData, label_set, pack, unpack
-from clew.errors import Conflict, Corrupted, NotFound
+from clew.errors import Conflict, Corrupted, Invalid, NotFound
 from clew.redaction import Finding, Rules
 from clew.store.parts import Parts
 from clew.store.store import Store
@@ -59,8 +59,10 @@ def redact_message(store: Store, node: Node, rules: Rules, *, dry_run: bool = Fa
     The removed values are also removed from titles, free data and logs of the sessions that have the message. All or
     nothing, up to the clearing of files, which the receipt reports. Other messages and attachments do not change.
     With `dry_run` nothing changes, and the result says what would. NotFound; Corrupted if the message cannot be read;
-    Conflict if a hold covers it.
+    Conflict if a hold covers it; Invalid if `node` is not a node.
     """
+    if not isinstance(node, Node):
+        raise Invalid(f"node must be a Node, not {type(node).__name__}", hint="Read it with store.nodes.get(id).")
     for _ in range(TRIES - 1):
         try:
             return _Redaction(store, node, rules).run(dry_run=dry_run)

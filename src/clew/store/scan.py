@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 import msgspec
 
 from clew import redaction
+from clew.backends import RefRow
 from clew.base import ids
-from clew.errors import Corrupted
+from clew.engine.log import Log
+from clew.errors import Corrupted, NotFound, Unavailable
 from clew.redaction import Finding, Rules
 from clew.store.parts import Parts
 from clew.store.session import Session, owned_rows
@@ -18,6 +22,15 @@ from clew.store.store import Store
 
 Progress = Callable[[int, int], None]
 PAGE = 200
+_DECODERS: dict[str, Callable[[bytes], Any]] = {
+    "json": msgspec.json.decode,
+    "msgpack": msgspec.msgpack.decode,
+    "bytes": bytes.decode,
+    "bytearray": bytes.decode,
+    "null": lambda _: None,
+    "empty": lambda _: None,
+}
+"""The encodings of LangGraph that a scan reads. Others are encrypted, or Python objects."""
 
 
 class Spot(NamedTuple):
@@ -25,11 +38,12 @@ class Spot(NamedTuple):
 
     what: str
     """``message``, ``session`` (title, labels, free data), ``log``, ``snapshot`` (its data except the messages),
-    ``recovery`` (a record's recovery snapshot), or ``document`` (of an adapter)."""
+    ``recovery`` (a record's recovery snapshot), ``document`` (of an adapter), or ``state`` (of an agent, as its
+    framework writes it)."""
     session: str | None
     """The id of the session; None if it is in the trash, or if no session contains the message any more or ever did."""
     id: str
-    """The id of the message, of the log entry, of the snapshot, of the document, or of the session."""
+    """The id of the message, of the log entry, of the snapshot, of the document, of the state, or of the session."""
     findings: tuple[Finding, ...]
 
     @property
@@ -44,7 +58,7 @@ class Scan(NamedTuple):
     spots: list[Spot]
     read: dict[str, int]
     unreadable: list[str]
-    """Damaged items, which may contain anything."""
+    """Items that are damaged, or encoded in a way that clew cannot read: they may contain anything."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -53,11 +67,10 @@ class Scan(NamedTuple):
 
 
 def scan(store: Store, rules: Rules, *, progress: Progress | None = None) -> Scan:
-    """Reads every message, session, snapshot, log entry and document of an adapter; reports what the rules match.
+    """Reads every message, session, snapshot, log entry, document and state of an adapter; reports what rules match.
 
-    Writes nothing. It does not read attachments, nor logs, documents and recovery snapshots of sessions in the trash.
-    `progress` is called
-    with the numbers of messages done and in all.
+    Writes nothing. It does not read attachments, nor logs, documents, states and recovery snapshots of sessions in the
+    trash. `progress` is called with the numbers of messages done and in all.
     """
     found = Scan([], {"messages": 0, "sessions": 0, "log entries": 0, "snapshots": 0}, [])
     _messages(store, rules, found, progress)
@@ -73,6 +86,8 @@ def scan(store: Store, rules: Rules, *, progress: Progress | None = None) -> Sca
                 for one in owned_rows(session, "document"):
                     findings = redaction.findings(Parts.of(store).refs.data(one)[1:], rules, own=True)
                     _note(found, Spot("document", session.id, ids.text(one.key), findings))
+                for one in owned_rows(session, "state"):
+                    _state(store, rules, found, session, one)
                 for entry in session.log.read():
                     found.read["log entries"] += 1
                     _note(found, Spot("log", session.id, entry.id, redaction.findings(entry.data, rules)))
@@ -97,6 +112,53 @@ def _messages(store: Store, rules: Rules, found: Scan, progress: Progress | None
                 found.spots.append(Spot("message", None if session is None else session.id, node.id, findings))
         if progress is not None:
             progress(min(found.read["messages"], total), total)
+
+
+def _state(store: Store, rules: Rules, found: Scan, session: Session, row: RefRow) -> None:
+    """Scans a checkpoint of an agent: its values, and the writes in its log, each with the name of its encoding."""
+    found.read["states"] = found.read.get("states", 0) + 1
+    parts, id = Parts.of(store), ids.text(row.key)
+    state = msgspec.json.decode(parts.refs.data(parts.refs.verify(row))[1:])
+    values: list[tuple[str, bytes]] = [
+        (kind, b64decode(data)) for kind, data in filter(None, map(state.get, ("checkpoint", "metadata")))
+    ]
+    for one in state.get("values", {}).values():
+        if "blob" in one:
+            with suppress(NotFound, Unavailable):
+                values.append((one.get("type", ""), session.blobs.get(one["blob"])))
+                continue
+            values.append(("blob", b""))
+        elif "data" in one:  # otherwise it is empty, or its messages are nodes
+            values.append((one.get("type", ""), b64decode(one["data"])))
+    for entry in Log(parts.engine, lambda: row).read():
+        write = msgspec.msgpack.decode(entry.data[1:])
+        values.append((write[4], write[5]))
+    texts: list[str] = []
+    unread = {kind for kind, data in values if not _add_texts(kind, data, texts)}
+    _note(found, Spot("state", session.id, id, redaction.findings(msgspec.json.encode(texts), rules)))
+    found.unreadable.extend(f"state {id} ({kind})" for kind in sorted(unread))
+
+
+def _add_texts(kind: str, data: bytes, texts: list[str]) -> bool:
+    """Adds the texts in a value of this encoding. False if it cannot be read."""
+    decode = _DECODERS.get(kind)
+    try:
+        left: list[Any] = [] if decode is None else [decode(data)]
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
+    while left:
+        value = left.pop()
+        if isinstance(value, dict):
+            left += [*value, *value.values()]
+        elif isinstance(value, list | tuple):
+            left += value
+        elif isinstance(value, str):
+            texts.append(value)
+        elif isinstance(value, bytes | msgspec.msgpack.Ext):
+            inner = value if isinstance(value, bytes) else bytes(value.data)
+            if not _add_texts("msgpack", inner, texts):
+                texts.append(inner.decode(errors="replace"))
+    return decode is not None
 
 
 def _snapshots(store: Store, rules: Rules, found: Scan) -> None:

@@ -154,7 +154,8 @@ class SessionChanges(SessionFields):
         With `dry_run` nothing changes, and the receipt lists what would be deleted. NotFound if it does not exist.
         """
         row = self._row
-        if self._parts.table.get(row.kind, row.key) is None:
+        now = self._parts.table.get(row.kind, row.key)
+        if now is None or now.ref != row.ref:
             raise NotFound("session", self.id)
         return self._parts.purger.purge([row], reason=reason, dry_run=dry_run)
 
@@ -165,9 +166,7 @@ class SessionChanges(SessionFields):
 
         def work(tx: Tx) -> RefRow:
             row = self._refs.get(tx, self._row.kind, self._row.key)
-            payload, cwd_hash, label_hashes = table.pack(change(table.data(row)))
-            row = self._refs.change(tx, row, payload, look=cwd_hash, **columns)
-            tx.set_labels(row.ref, label_hashes)
+            row = table.change(tx, row, change(table.data(row)), **columns)
             if event is not None:
                 with loading:
                     from clew.engine import audit

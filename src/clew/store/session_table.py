@@ -12,7 +12,7 @@ from clew.base import ids
 from clew.base.loading import loading
 from clew.engine.engine import Engine
 from clew.engine.refs import Refs, expiry
-from clew.engine.session_data import SessionData, label_set, pack, unpack
+from clew.engine.session_data import SessionData, label_set, note_changes, pack, unpack
 from clew.errors import Ambiguous, Conflict, Corrupted, Invalid, NotFound
 
 if TYPE_CHECKING:
@@ -127,20 +127,28 @@ class SessionTable:
         )
 
     def all(self, tx: Tx, *, live: bool, before: int | None) -> list[RefRow]:
-        """Sessions in the trash, except those trashed with their owner; with `live`, all without an owner."""
+        """Every session that `is_wanted`."""
         found: list[RefRow] = []
         at = 0
         while rows := tx.refs_after(at, SCAN):
             at = rows[-1].ref
-            found += [
-                row
-                for row in rows
-                if row.kind in (SESSION, SUBAGENT)
-                and row.workspace == self._engine.workspace
-                and (row.owner is None if live else _in_trash(tx, row))
-                and (before is None or (row.trashed_at or row.active_at) < before)
-            ]
+            mine = (row for row in rows if row.kind in (SESSION, SUBAGENT) and row.workspace == self._engine.workspace)
+            found += [row for row in mine if self.is_wanted(tx, row, live=live, before=before)]
         return found
+
+    def is_wanted(self, tx: Tx, row: RefRow, *, live: bool, before: int | None) -> bool:
+        """True for a session in the trash, unless it was trashed with its owner; with `live`, for any without an owner.
+
+        With `before`, only if it was trashed, or else last active with its subagents, before that time.
+        """
+        if not (row.owner is None if live else _in_trash(tx, row)):
+            return False
+        if before is None or row.trashed_at is not None:
+            return before is None or (row.trashed_at or 0) < before
+        with loading:
+            from clew.engine import deletion
+
+        return row.active_at < before and all(one.active_at < before for one in deletion.family(tx, row))
 
     def purgeable(self, tx: Tx) -> list[RefRow]:
         """Every session that can be purged on its own, in the trash or not; subagents before their owners."""
@@ -246,12 +254,12 @@ class SessionTable:
         above = None if owner is None else self._refs.get(tx, *owner).ref
         return self.add_at(tx, data, key, kind, at=point, owner=above, active_at=active_at)
 
-    def change(self, tx: Tx, row: RefRow, data: SessionData) -> RefRow:
-        """Replaces the data of a session. Conflict if the row was changed."""
-        payload, cwd_hash, label_hashes = self.pack(data)
-        before = [self.label_hash(label) for label in self.data(row).labels]
-        row = self._refs.change(tx, row, payload, look=cwd_hash)
-        if label_hashes != before:
+    def change(self, tx: Tx, row: RefRow, data: SessionData, **columns: int | None) -> RefRow:
+        """Replaces the data and columns of a session. Conflict if the row was changed."""
+        before = self.data(row)
+        payload, cwd_hash, label_hashes = self.pack(note_changes(before, data, row.version + 1, columns))
+        row = self._refs.change(tx, row, payload, look=cwd_hash, **columns)
+        if data.labels != before.labels:
             tx.set_labels(row.ref, label_hashes)
         return row
 

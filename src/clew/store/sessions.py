@@ -8,12 +8,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from clew.backends import RefRow, Tx
+from clew.base import ids
 from clew.base.loading import loading
 from clew.base.paging import Page
 from clew.engine.engine import whole_number
 from clew.engine.node import microseconds
 from clew.engine.session_data import SessionData, directory, label_set
-from clew.errors import Invalid, NotFound
+from clew.errors import Conflict, Invalid, NotFound
 from clew.store.session import Session, row_of
 from clew.store.session_table import SCAN, SESSION, SUBAGENT, TRASHED, Edge, SessionParts, expired
 
@@ -204,10 +205,11 @@ class Sessions:
         """Deletes sessions permanently, in the trash or not, and clears every trace of them: rows, keys, index, files.
 
         Pass ids or handles, `trashed` for all in the trash, or `everything`; `before` limits the last two to sessions
-        last active, or trashed, before that time. Messages shared with other sessions stay. A held session is listed as
-        a failure in the receipt and the others are purged; so is one whose row is damaged, unless
-        ``reason="corruption-detected"``. The store keeps the receipt; with `dry_run` nothing changes, and the receipt
-        lists what would be deleted. NotFound, and nothing is purged, if one of the sessions does not exist.
+        that were last active, with their subagents, or trashed before that time. Messages shared with other sessions
+        stay. A held session is listed as a failure in the receipt and the others are purged; so is one whose row is
+        damaged, unless ``reason="corruption-detected"``, and with `trashed` or `before` one that another writer changes
+        meanwhile. The store keeps the receipt; with `dry_run` nothing changes, and the receipt lists what would be
+        deleted. NotFound, and nothing is purged, if one of the sessions does not exist.
         """
         if (keys is not None) + bool(trashed) + bool(everything) != 1:
             raise Invalid("purge takes one of ids, trashed and everything", hint="Pass exactly one of them.")
@@ -218,10 +220,25 @@ class Sessions:
                 raise Invalid(f"purge takes ids of sessions, not {type(keys).__name__}")
             names = [keys] if isinstance(keys, str) else dict.fromkeys(keys)
             rows = list({row.ref: row for row in map(self._table.find_anywhere, names)}.values())
-        else:
-            edge = None if before is None else microseconds(before)
-            rows = self._engine.read(lambda tx: self._table.all(tx, live=everything, before=edge))
-        return self._parts.purger.purge(rows, reason=reason, dry_run=dry_run)
+            return self._parts.purger.purge(rows, reason=reason, dry_run=dry_run)
+        chosen = trashed or before is not None
+        edge = None if before is None else microseconds(before)
+        with loading:
+            from clew.engine.deletion import family, refuse_changed
+
+        def choose(tx: Tx) -> tuple[list[RefRow], dict[int, int]]:
+            rows = self._table.all(tx, live=everything, before=edge)
+            return rows, {one.ref: one.version for row in rows if chosen for one in family(tx, row)}
+
+        rows, seen = self._engine.read(choose)
+
+        def check(tx: Tx, row: RefRow) -> None:
+            if not self._table.is_wanted(tx, row, live=everything, before=edge):
+                raise Conflict(f"session {ids.text(row.key)} was restored or continued meanwhile")
+            if chosen:
+                refuse_changed(tx, row, seen)
+
+        return self._parts.purger.purge(rows, reason=reason, dry_run=dry_run, check=check)
 
     def receipts(self) -> Receipts:
         """The receipts of all purges, oldest first."""

@@ -59,6 +59,8 @@ def open(
     """Opens the store in a SQLite file, which is created if it does not exist. ``":memory:"`` opens a store that is
     never written to disk, a ``postgresql://`` URL one that many machines share.
 
+    The folder must exist, except the namespace of records, ``agentvoice/conversations``.
+
     `key`: 32 bytes or a key from `clew.keys`. Seals a new store: no plaintext reaches the disk. Opening a sealed store
     with any other key raises WrongKey and changes nothing.
     `blobs`: the URL of a bucket, like ``s3://bucket/prefix``, or a `clew.buckets.Bucket`. Attachments of 1 MiB or more
@@ -97,6 +99,11 @@ def open_store(path: str | os.PathLike[str], options: Options) -> Store:
 
         header.check_key(tx, options.key, name)
 
+    if options.backend.create and "://" not in name and name != ":memory:" and not os.path.exists(name):
+        with loading:
+            from clew.base.places import make_namespace
+
+        make_namespace(name)
     backend = open_backend(name, options.backend, check_older)
     try:
         engine = Engine(
@@ -327,7 +334,7 @@ class Store:
         return self._engine.transaction()
 
     def close(self) -> None:
-        """Finishes pending cleanup and closes the files. Idempotent; later calls on the store raise Closed."""
+        """Finishes pending cleanup, closes the files and stops sweepers. Idempotent; later calls raise Closed."""
         with suppress(Closed):
             self._engine.backend.in_transaction()  # Closed in a forked process: cleanup belongs to its parent
             with suppress(ClewError):  # the pending cleanup stays recorded in the store
@@ -336,6 +343,8 @@ class Store:
                     self._finish()
             self._parts.close()
         self._engine.close()
+        for thread in list(self._parts.threads):
+            thread.stop(5.0)  # what it does now fails as Closed; a callback of the program may take longer
 
     def __enter__(self) -> Self:
         return self

@@ -6,7 +6,7 @@ Messages are numbered from 1 through the whole history, with the messages that c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from clew.backends import MAX_POS, MAX_SEQ, POS, SEQ_BITS, NodeLocation, RefRow, RunRow, Tx, creation_counter
@@ -21,6 +21,8 @@ from clew.store.parts import Parts
 from clew.store.session import Session, row_of
 from clew.store.session_table import SESSION, SUBAGENT
 
+STEP = 500
+"""Messages that are read at a time."""
 MOST_BRANCHES = 200
 """Branches of a tree that are looked at."""
 
@@ -76,6 +78,17 @@ def window(session: Session, first: int, last: int, *, head: str | None = None) 
         return Window(nodes, total)
 
     return engine.read(work)
+
+
+def between(session: Session, first: int, last: int | None = None, *, head: str | None = None) -> Iterator[Node]:
+    """Messages number `first` to `last`, or to the end, read in small batches. A negative `first` counts from the end.
+
+    NotFound.
+    """
+    total = window(session, 1, 0, head=head).total
+    end = total if last is None else min(last, total)
+    for start in range(max(1, first if first >= 0 else total + 1 + first), end + 1, STEP):
+        yield from window(session, start, min(start + STEP - 1, end), head=head).nodes
 
 
 def seams(session: Session, *, head: str | None = None) -> list[int]:

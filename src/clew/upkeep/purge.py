@@ -18,7 +18,7 @@ import msgspec
 
 from clew.backends import MAX_POS, RefRow, Tx
 from clew.base import ids
-from clew.engine import audit, blob_objects, deletion, titles
+from clew.engine import audit, blob_objects, deletion, purged, titles
 from clew.engine.cleanup import cleanup_mark, clear_mark, mark_dirty
 from clew.engine.engine import Engine
 from clew.engine.mirrors import Mirrors
@@ -66,6 +66,7 @@ class _RemovedRef(NamedTuple):
 
 
 Check = Callable[[Tx, RefRow], object]
+"""Raises if a session may not be deleted. Gets its row as it is in the transaction that deletes it."""
 
 
 class _Undo(Exception):
@@ -83,21 +84,29 @@ class Purger:
         self.mirrors = Mirrors(engine, refs)
 
     def purge(
-        self, targets: Sequence[RefRow], *, reason: Reason, dry_run: bool = False, check: Check | None = None
+        self,
+        targets: Sequence[RefRow],
+        *,
+        reason: Reason,
+        dry_run: bool = False,
+        check: Check | None = None,
+        remember: bool = True,
     ) -> Receipt:
         """Deletes sessions, in the trash or not, with all they own, and clears every trace.
 
         A session that cannot be deleted, for example because it is held, is a failure in the receipt; the others are
-        deleted. With `dry_run` nothing changes, and the receipt says what would happen. `check` runs in the transaction
-        that deletes a session, and may raise.
+        deleted. With `dry_run` nothing changes, and the receipt says what would happen. `check` decides in the
+        transaction that deletes a session: whatever chose the targets may have been outdated since. With `check`, a
+        target that another process has deleted meanwhile is no failure. Imports leave out what was purged, unless
+        `remember` is False.
         """
         entry = self._new_entry(reason)
         if dry_run:
             with suppress(_Undo), self._engine.transaction():
-                entry = self._delete(entry, targets, check)
+                entry = self._delete(entry, targets, check, remember=remember)
                 raise _Undo
             return msgspec.structs.replace(entry, pending=()).receipt(self._engine)
-        entry = self._delete(entry, targets, check)
+        entry = self._delete(entry, targets, check, remember=remember)
         if not entry.sessions:
             return entry.cleared((), self._engine.clock()).receipt(self._engine)
         unnoted = tuple(failure for failure in entry.failures if failure.session not in entry.sessions)
@@ -155,11 +164,13 @@ class Purger:
             )
         return ReceiptEntry(ids.text(engine.new_id()), reason, engine.clock(), pending=("rows",))
 
-    def _delete(self, entry: ReceiptEntry, targets: Sequence[RefRow], check: Check | None) -> ReceiptEntry:
+    def _delete(
+        self, entry: ReceiptEntry, targets: Sequence[RefRow], check: Check | None, *, remember: bool
+    ) -> ReceiptEntry:
         for row in targets:
             name = ids.text(row.key)
             try:
-                entry = self._write(partial(self._purge_one, entry=entry, row=row, check=check))
+                entry = self._write(partial(self._purge_one, entry=entry, row=row, check=check, remember=remember))
             except ClewError as error:
                 failure = Failure(name, error.message)
                 entry = msgspec.structs.replace(entry, failures=(*entry.failures, failure))
@@ -178,16 +189,18 @@ class Purger:
         """True if the log has this receipt with all of its sessions."""
         return any(one.id == entry.id and {*entry.sessions} <= {*one.sessions} for one in self._log.entries())
 
-    def _purge_one(self, tx: Tx, entry: ReceiptEntry, row: RefRow, check: Check | None) -> ReceiptEntry:
+    def _purge_one(self, tx: Tx, entry: ReceiptEntry, row: RefRow, check: Check | None, remember: bool) -> ReceiptEntry:
         """Deletes one session and notes the receipt, in one transaction."""
         damaged = entry.reason == DAMAGED
         now = tx.ref(self._engine.workspace, row.kind, row.key)
-        if now is None:
+        if now is None or now.ref != row.ref:  # another session may have its key since
+            if check is not None:
+                return entry
             raise NotFound(row.kind, ids.text(row.key))
         row = now if damaged else self._refs.verify(now)
         if check is not None:
             check(tx, row)
-        gone = self._remove_ref(tx, row, entry, shred=True, damaged=damaged)
+        gone = self._remove_ref(tx, row, entry, shred=True, damaged=damaged, remember=remember)
         self._log.note(tx, [gone.entry])
         mark_dirty(tx)
         self.mirrors.note(tx, gone.sessions)
@@ -196,12 +209,14 @@ class Purger:
         return entry.plus(gone.entry)
 
     def _remove_ref(
-        self, tx: Tx, row: RefRow, entry: ReceiptEntry, *, shred: bool, damaged: bool = False
+        self, tx: Tx, row: RefRow, entry: ReceiptEntry, *, shred: bool, damaged: bool = False, remember: bool = True
     ) -> _RemovedRef:
         """Deletes a ref with all that it owns; returns the part of the receipt."""
         outside = tx.blobs.bytes_left()
         said, sessions = deletion.reachable_runs(tx, row), deletion.session_ids(tx, row)
         gone = deletion.delete_ref(self._engine, tx, row, shred=shred, damaged=damaged)
+        if remember and row.kind in deletion.SESSION_KINDS:
+            purged.remember(self._engine, self._refs, tx, [*map(ids.parse, sessions), *gone.ids])
         name = ids.text(row.key)
         left = [(run.tree, min(end, tx.last_seq(run.run) + 1)) for run, end in said]
         stay = sum(count for _, count in left)
@@ -235,18 +250,24 @@ class Purger:
 
         return self._deletion_receipt(self._engine.write(work))
 
-    def delete_nodes(self, targets: Iterable[bytes], *, recursive: bool) -> Receipt:
+    def delete_nodes(
+        self, choose: Callable[[Tx], Iterable[bytes]], *, recursive: bool, remember: bool = True
+    ) -> Receipt:
         """Deletes nodes as `deletion.delete_nodes` does, and titles of sessions made from their words.
 
-        A record's summary stays, and is a failure in the receipt. Otherwise as `delete`.
+        `choose` returns their ids in the transaction that deletes them, and may raise. A record's summary stays, and is
+        a failure in the receipt. `remember` as in `purge`: imports bring back neither the messages nor what their files
+        say of the sessions that had them, such as titles. Otherwise as `delete`.
         """
         entry, engine, refs = self._deletion_entry(), self._engine, self._refs
 
         def work(tx: Tx) -> ReceiptEntry:
-            cuts = deletion.plan_nodes(engine, tx, targets, recursive=recursive)
+            cuts = deletion.plan_nodes(engine, tx, choose(tx), recursive=recursive)
             sessions = deletion.sessions_at(tx, cuts)
             words = titles.of_cuts(engine, tx, cuts) if sessions else set()
             gone = deletion.delete_nodes(engine, refs, tx, cuts)
+            if remember:
+                purged.remember(engine, refs, tx, [*(row.key for row in sessions), *gone.ids])
             failures = [failed for row in sessions if (failed := titles.clear(refs, tx, row, words)) is not None]
             self.mirrors.note(tx, [ids.text(row.key) for row in sessions])
             return msgspec.structs.replace(

@@ -20,7 +20,7 @@ from clew.base.visible import plain as shown_line
 from clew.errors import Ambiguous, ClewError, Conflict, Corrupted, Invalid, NotFound, Sealed
 from clew.exports.render.text import LONGEST
 from clew.exports.to_markdown import markdown
-from clew.store.windows import end_below, number_of, window
+from clew.store.windows import STEP, end_below, number_of, window
 from clew.web import conversation as talk
 from clew.web import downloads, files, finding, listing, live
 from clew.web.answers import form_of, json_answer, key_of, markdown_answer, path_of, span_of
@@ -88,7 +88,7 @@ class Pages:
         session, head = self._site.session(key), request.query_params.get("head") or None
         first, last = span_of(request)
         if form:
-            last = first + BATCH - 1 if last is None else min(last, first + downloads.STEP - 1)
+            last = first + BATCH - 1 if last is None else min(last, first + STEP - 1)
             found = window(session, first, last, head=head)
             if form == "md":
                 return markdown_answer(markdown(session, found.nodes))

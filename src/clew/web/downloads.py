@@ -18,15 +18,15 @@ from clew.exports.to_markdown import markdown
 from clew.exports.to_native import NativeFile, native_files
 from clew.store.session import Session
 from clew.store.store import Store
-from clew.store.windows import window
+from clew.store.windows import between
 from clew.web.views import node_value, session_value
 
 WHOLE = {"native": "As it was imported", "jsonl": "JSONL, complete"}
 """Forms of a whole conversation, with their names on the page."""
 PARTS = {"markdown": "Markdown", "html": "HTML", "json": "JSON"}
 """Forms of a conversation or of a part of it."""
-STEP = 500
-"""Messages that are read at a time."""
+CHUNK = 64 * 1024
+"""Bytes that are sent at a time: each piece is a trip between threads, and many lines are a few bytes."""
 _UNSAFE = re.compile(r"[^\w.-]+")
 
 
@@ -47,7 +47,7 @@ def download(
     elif form == "jsonl":
         pieces = jsonl(store, [session])
     elif form == "json" or partial:
-        pieces = _part(session, form, nodes_between(session, first, last, head))
+        pieces = _part(session, form, between(session, first, last, head=head))
     else:
         pieces = parts(store, session, form, "full")  # type: ignore[arg-type]
     end = next((end for known, end in FORMS.items() if known == form), ".json")
@@ -57,15 +57,20 @@ def download(
         "content-disposition": f'attachment; filename="{name}"',
         "content-security-policy": "sandbox; default-src 'none'",
     }
-    return StreamingResponse(iter(pieces), headers=headers, media_type="application/octet-stream")
+    return StreamingResponse(_chunks(pieces), headers=headers, media_type="application/octet-stream")
 
 
-def nodes_between(session: Session, first: int, last: int | None, head: str | None = None) -> Iterator[Node]:
-    """The messages from number `first` to `last`, or to the end, read in small batches."""
-    total = window(session, 1, 0, head=head).total
-    end = total if last is None else min(last, total)
-    for start in range(max(1, first), end + 1, STEP):
-        yield from window(session, start, min(start + STEP - 1, end), head=head).nodes
+def _chunks(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes in pieces of at least `CHUNK` bytes, but for the last."""
+    waiting: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        waiting.append(piece)
+        size += len(piece)
+        if size >= CHUNK:
+            yield b"".join(waiting)
+            waiting, size = [], 0
+    yield b"".join(waiting)
 
 
 def _archive(files: Iterable[NativeFile]) -> Iterator[bytes]:

@@ -18,6 +18,8 @@ from secrets import token_urlsafe
 from typing import Any
 from urllib.parse import parse_qs, quote
 
+from clew.base.fetch_site import is_other_site
+
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -104,7 +106,7 @@ class WebGuard:
         hosts = headers.get(b"host", [])
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
             return 421, "This server is not known under that name."
-        if any(site not in (b"same-origin", b"none") for site in headers.get(b"sec-fetch-site", [])):
+        if is_other_site(scope["headers"]):
             return 403, "Another site cannot use this page."
         if scope["method"] not in (*_READS, "POST"):
             return 405, "Only GET and POST are allowed."

@@ -164,6 +164,28 @@ def test_deletion_leaves_nothing(tmp_path):
         assert not [one for one in tmp_path.iterdir() if b"needle" in one.read_bytes()]
 
 
+def test_a_snapshot_that_is_stored_while_the_last_one_is_deleted(tmp_path):
+    """The conversation of an agent stays if another program stores a snapshot of it before the deletion is done."""
+    key = SNAPSHOT.format(1, "{}")
+    data = json.dumps({"data": {"messages": [{"role": "user", "content": [{"text": "needle"}]}]}}).encode()
+
+    class Between(ClewStorage):
+        """Lets the other program write once no snapshot is left."""
+
+        def _list(self, prefix):
+            found = super()._list(prefix)
+            if not found:
+                asyncio.run(other.write(key.format("new"), data))
+            return found
+
+    with Between(tmp_path / "c.db") as storage, ClewStorage(tmp_path / "c.db") as other:
+        asyncio.run(storage.write(key.format("old"), data))
+        asyncio.run(storage.delete(key.format("old")))
+        assert asyncio.run(other.list("")) == [key.format("new")]
+        assert asyncio.run(other.read(key.format("new"))) == data
+        assert len(other.store.sessions.list().items) == 1
+
+
 def test_in_the_command_line(opened):
     """A session of snapshots with a tool call is listed, found, shown, redacted and purged."""
     with opened(ClewStorage) as storage:

@@ -13,8 +13,8 @@ import pytest
 
 import clew
 from clew.agents import cpe
-from clew.agents.cpe.reader import NOTE
 from clew.convert import convert_session
+from clew.store.origin import CPE_NOTE
 from clew.store.session import delete_session
 from tests.agents.cpe.files import Convo, sample
 
@@ -28,7 +28,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def names(node: clew.Node) -> str:
-    return str((node.message.extra or {})[NOTE])
+    return str((node.message.extra or {})[CPE_NOTE])
 
 
 def state(folder: Path) -> dict[str, str]:
@@ -58,6 +58,7 @@ def test_a_subagents_trace_stays_one(store: clew.Store, file: Path) -> None:
     assert trace.id not in [one.id for one in store.sessions.list().items]
 
 
+@pytest.mark.checklist("D3")
 def test_a_pdf_keeps_its_name(store: clew.Store, tmp_path: Path) -> None:
     """CPE keeps a PDF as an image with a file name beside it: it becomes a document of that name, for any provider."""
     made = Convo(tmp_path / "pdf")
@@ -80,6 +81,7 @@ def test_a_pdf_keeps_its_name(store: clew.Store, tmp_path: Path) -> None:
     assert json.loads(found.raw)["content"][1]["title"] == "report.pdf"
 
 
+@pytest.mark.checklist("D3", "D5")
 def test_every_kind_of_block(store: clew.Store, file: Path) -> None:
     """Words, pictures, thinking, calls and their results; what is not known stays as it is."""
     done = cpe.import_file(store, file)
@@ -170,6 +172,7 @@ def test_the_file_is_never_changed(tmp_path: Path, store: clew.Store, wal: bool,
     made.close()
 
 
+@pytest.mark.checklist("D3")
 def test_what_is_odd_is_told_and_the_rest_is_taken(store: clew.Store, tmp_path: Path) -> None:
     """Each by its id and why; what follows what is left out is a tree of its own, as is what has no parent."""
     made = Convo(tmp_path / ".cpeconvo")

@@ -101,13 +101,15 @@ def test_over_http(stored: Stored, url: str) -> None:
                     {"Origin": "http://evil.test"},
                     {"Host": "evil.test"},
                     {"Host": f"evil.127.0.0.1:{httpx2.URL(url).port}"},
+                    {"Sec-Fetch-Site": "cross-site"},
+                    {"Sec-Fetch-Site": "same-site"},
                 )
             ]
         return seen, codes
 
     seen, codes = anyio.run(main)
     check(stored, seen)
-    assert codes == [401, 401, 403, 421, 421]
+    assert codes == [401, 401, 403, 421, 421, 403, 403]
     assert url.startswith("http://127.0.0.1:")
 
 
@@ -313,4 +315,4 @@ def test_without_the_sdk_it_says_what_to_install(environment: dict[str, str]) ->
 
     code = "import sys; sys.modules['mcp'] = None; from clew.cli import main; sys.exit(main())"
     done = subprocess.run([sys.executable, "-c", code, "mcp"], env=environment, capture_output=True, text=True)
-    assert (done.returncode, "pip install 'clew[mcp]'" in done.stderr) == (1, True)
+    assert (done.returncode, "pip install '.[mcp]'" in done.stderr) == (1, True)

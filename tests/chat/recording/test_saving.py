@@ -56,6 +56,7 @@ def weather(city: str) -> str:
     return f"clear in {city}"
 
 
+@pytest.mark.checklist("D18")
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_questions_and_answers_are_stored_as_they_were_sent(
     store: clew.Store, server: ProviderServer, provider: str
@@ -78,6 +79,7 @@ def test_questions_and_answers_are_stored_as_they_were_sent(
     assert session.path()[1].message.model == "a-model"
 
 
+@pytest.mark.checklist("D18")
 def test_the_question_is_stored_before_it_is_sent(store: clew.Store, server: ProviderServer) -> None:
     """When the provider gets the question, the store has it; if it fails, the question stays."""
     saving = SavingMiddleware(store)
@@ -106,6 +108,7 @@ def test_the_same_question_again_is_stored_once(store: clew.Store, server: Provi
     assert saving.session.branches() == []
 
 
+@pytest.mark.checklist("D19")
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_an_interrupted_answer_is_kept_and_marked(store: clew.Store, server: ProviderServer, provider: str) -> None:
     """If the caller stops early, the partial answer is stored and marked, and the conversation continues from it."""
@@ -186,6 +189,7 @@ def test_an_interrupted_tool_leaves_no_call_without_its_result(store: clew.Store
     assert (last.role, last.message.extra) == ("tool", {"interrupted": True})
 
 
+@pytest.mark.checklist("D18")
 def test_what_cannot_be_saved_is_not_sent(store: clew.Store, server: ProviderServer) -> None:
     """A failing save is fatal, says so, and no request is made."""
     saving = SavingMiddleware(store)
@@ -404,6 +408,7 @@ with clew.open(sys.argv[1]) as store:
 """
 
 
+@pytest.mark.checklist("D19")
 def test_a_kill_in_the_middle_of_an_answer_leaves_the_question(tmp_path: Path, server: ProviderServer) -> None:
     """The store is clean, has the question, and the conversation can be continued."""
     server.say("One two three", stalls=5)

@@ -17,6 +17,7 @@ from clew.adapters.chainlit.threads import Threads
 from clew.adapters.keyed import Keyed, Target, unchanged
 from clew.adapters.threads import in_thread
 from clew.adapters.versions import check_version
+from clew.base.outside import open_outside
 from clew.store.store import Store
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ class ClewDataLayer(BaseDataLayer):
 
     @queue_until_user_message()
     async def delete_element(self, element_id: str, thread_id: str | None = None) -> None:
-        await self._in_order(self._threads.delete_element, element_id)
+        await self._in_order(self._threads.delete_element, element_id, thread_id)
 
     async def upsert_feedback(self, feedback: Feedback) -> str:
         feedback.id = id = feedback.id or str(uuid.uuid4())
@@ -174,5 +175,5 @@ class ClewDataLayer(BaseDataLayer):
         if path is None:
             self._threads.put_element(element, content.encode() if isinstance(content, str) else content)
             return
-        with open(path, "rb") as file:
+        with open_outside(path) as file:
             self._threads.put_element(element, file)

@@ -39,7 +39,7 @@ from clew.base.messages import Native
 from clew.engine import deletion, paths
 from clew.engine.engine import Draft
 from clew.engine.node import Node, moment, node_row
-from clew.errors import Invalid, NotFound
+from clew.errors import Conflict, Invalid, NotFound
 from clew.providers.neutral import neutral
 from clew.sources.importer import SOURCE
 from clew.store.session import Session, row_of
@@ -193,6 +193,7 @@ class Threads:
 
         def work(tx: Tx) -> None:
             old = self._step(tx, step["id"]) or {}
+            _ensure_same_thread(old, step.get("threadId"))
             new = {**old, **{key: value for key, value in step.items() if value is not None or key not in old}}
             if not new.get("threadId"):
                 raise Invalid(f"step {new['id']} belongs to no thread")
@@ -207,7 +208,7 @@ class Threads:
         """Stores a step as a message. False if it must be a document."""
         node = self._node(tx, row, STEP, step["id"])
         try:
-            draft = self._draft(STEP, step["id"], step_message(step)) if is_message(step) else None
+            draft = self._draft(tx, STEP, step["id"], step_message(step)) if is_message(step) else None
         except Invalid:  # not JSON: it has NaN or an infinity
             draft = None
         if draft is None or (node is not None and _shows_the_same(node, step)):
@@ -256,8 +257,10 @@ class Threads:
 
         def work(tx: Tx) -> None:
             step = self._step(tx, element["forId"]) or {}
+            for one in (step, self._record(tx, ELEMENT, element["id"])):
+                _ensure_same_thread(one, element["threadId"])
             role = "user" if step.get("type") == "user_message" else "assistant"
-            draft = self._draft(ELEMENT, element["id"], element_message(element, role, blob))
+            draft = self._draft(tx, ELEMENT, element["id"], element_message(element, role, blob))
             node = self._node(tx, row, ELEMENT, element["id"])
             if node is None:
                 place(self._keyed, tx, row, self._keyed.refs.head_state(tx, row).id, [draft])
@@ -266,10 +269,11 @@ class Threads:
 
         self._keyed.engine.write(work)
 
-    def delete_element(self, id: str) -> None:
-        """Removes an element and its content."""
+    def delete_element(self, id: str, thread: str | None = None) -> None:
+        """Removes an element and its content. Conflict if it belongs to another thread."""
 
         def work(tx: Tx) -> None:
+            _ensure_same_thread(self._record(tx, ELEMENT, id), thread)
             row = self._home(tx, ELEMENT, id)
             node = None if row is None else self._node(tx, row, ELEMENT, id)
             if row is not None and node is not None:
@@ -278,9 +282,16 @@ class Threads:
         self._keyed.engine.write(work)
 
     def put_feedback(self, feedback: Record, thread: str | None) -> None:
-        """Stores feedback for a step, or replaces it. NotFound if neither its step nor its thread is known."""
+        """Stores feedback for a step, or replaces it. NotFound if neither its step nor its thread is known.
+
+        Conflict if the step belongs to another thread, or the feedback that it replaces to another step.
+        """
 
         def work(tx: Tx) -> RefRow:
+            _ensure_same_thread(self._step(tx, feedback["forId"]), thread)
+            before = self._documents.value(self._documents.row(tx, FEEDBACK, feedback["id"]), {FEEDBACK: feedback})
+            if before[FEEDBACK]["forId"] != feedback["forId"]:
+                raise Conflict(f"feedback {feedback['id']} belongs to another step", hint="Use a new id.")
             row = self._home(tx, STEP, feedback["forId"]) or (self._keyed.ensure(tx, thread) if thread else None)
             if row is None:
                 raise NotFound("step", feedback["forId"])
@@ -294,8 +305,8 @@ class Threads:
 
     # -- inside
 
-    def _draft(self, kind: str, id: str, message: Native) -> Draft:
-        return self._keyed.engine.draft(message, ids.text(self._keyed.key(kind, id)))
+    def _draft(self, tx: Tx, kind: str, id: str, message: Native) -> Draft:
+        return self._keyed.engine.draft(message, ids.text(self._keyed.message_id(tx, kind, id)))
 
     def _path(self, tx: Tx, row: RefRow) -> list[Node]:
         head = self._keyed.refs.head_state(tx, row).pos
@@ -303,7 +314,7 @@ class Threads:
 
     def _node(self, tx: Tx, row: RefRow, kind: str, id: str) -> Node | None:
         """The message of a step or an element in a conversation."""
-        location = tx.node(self._keyed.key(kind, id))
+        location = tx.node(self._keyed.message_id(tx, kind, id))
         if location is None:
             return None
         node, head = self._keyed.engine.node(location), self._keyed.refs.head_state(tx, row).pos
@@ -326,7 +337,7 @@ class Threads:
         row = self._documents.row(tx, kind, id)
         if row is not None:
             return dict(self._documents.value(row)[kind])
-        location = tx.node(self._keyed.key(kind, id))
+        location = self._keyed.location(tx, self._keyed.message_id(tx, kind, id))
         if location is None:
             return None
         thread = json.loads(raw_message(self._keyed.engine.node(location)))[kind]["threadId"]
@@ -338,6 +349,12 @@ class Threads:
         row = self._documents.row(tx, *names)
         if row is not None:
             deletion.delete_ref(self._keyed.engine, tx, row)
+
+
+def _ensure_same_thread(record: Record | None, thread: str | None) -> None:
+    """Conflict if a stored record belongs to another thread. Without a thread, its own is meant."""
+    if record and thread and record["threadId"] != thread:
+        raise Conflict(f"{record['id']} belongs to another thread", hint="Use a new id.")
 
 
 def _shows_the_same(node: Node, step: Record) -> bool:

@@ -101,7 +101,7 @@ class ClewArtifactService(Service, BaseArtifactService):
             uri = artifact_util.get_artifact_uri(app, user, filename, version, session or None)
             about = ArtifactVersion(version=version, canonical_uri=uri, custom_metadata=metadata, mime_type=mime)
             value["versions"].append(about.model_dump(mode="json", exclude_none=True))
-            owner = self._row(tx, app, user, session) if session else None
+            owner = self._keyed.row(tx, app, user, session) if session else None
             row = self._documents.put(tx, names, value, groups=[group], owner=owner)
             self._documents.add_entry(tx, row, data)
             return row

@@ -14,6 +14,7 @@ from clew.base import ids
 from clew.base.messages import Native
 from clew.engine.node import Node
 from clew.engine.session_data import SessionData, label_set
+from clew.sources.contract import join_names
 from clew.sources.importer import SOURCE
 
 TOOL = "google-adk"
@@ -63,13 +64,15 @@ def load_state(text: str) -> dict[str, Any]:
 
 def message_id(keyed: Keyed, names: tuple[str, str, str], event: str) -> str | None:
     """The id of an event's message; None if the event has none. Two sessions may have events with one id."""
-    return ids.text(keyed.key("event", *names, event)) if event else None
+    if not event:
+        return None
+    return ids.text(keyed.engine.read(lambda tx: keyed.message_id(tx, "event", *names, event)))
 
 
 def session_data(names: tuple[str, str, str], state: dict[str, Any], created: float, **fields: Any) -> SessionData:
     """The data of a new session of an app, a user and an id."""
     app, user, id = names
-    origin = {"tool": TOOL, "id": "/".join(names), "app": app, "user": user, "session": id}
+    origin = {"tool": TOOL, "id": join_names(*names), "app": app, "user": user, "session": id}
     return SessionData(labels=labels(app, user), extra={SOURCE: origin, TOOL: own_data(state, created)}, **fields)
 
 

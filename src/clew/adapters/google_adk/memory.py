@@ -68,34 +68,43 @@ class ClewMemoryService(Service, BaseMemoryService):
     def _add(self, names: tuple[str, str, str], events: list[Event], *, whole: bool) -> None:
         keyed = self._keyed
         drafts = [
-            keyed.engine.draft(to_native(event), message_id(keyed, names, event.id))
+            (event.id, keyed.engine.draft(to_native(event), message_id(keyed, names, event.id)))
             for event in events
             if not event.partial
         ]
 
         def work(tx: Tx) -> RefRow:
-            row = self._row(tx, *names)
+            row = self._keyed.row(tx, *names)
             if row is None:
                 data = session_data(names, {}, platform_time.get_time())
                 row = keyed.parts.table.add_at(tx, data, keyed.key(*names), SESSION, at=None, owner=None)
-            self._store_missing(tx, row, drafts)
+            stored = self._store_missing(tx, row, drafts)
             document = ("memory", *names)
             value = self._documents.value(
                 self._documents.row(tx, *document), {"session": names[2], "events": [], "deleted": []}
             )
             if whole:
-                value |= {"until": ids.text(drafts[-1].id) if drafts else None, "events": []}
+                value |= {"until": stored[-1] if stored else None, "events": []}
             else:
-                value["events"] = list(dict.fromkeys([*value["events"], *(ids.text(one.id) for one in drafts)]))
+                value["events"] = list(dict.fromkeys([*value["events"], *stored]))
             return self._documents.put(tx, document, value, groups=[("memory", *names[:2])], owner=row)
 
         keyed.refs.write_one(work)
 
-    def _store_missing(self, tx: Tx, row: RefRow, drafts: list[Draft]) -> None:
-        """Appends the events that the session does not have."""
-        missing = [draft for draft in drafts if tx.node(draft.id) is None]
-        if missing:
-            place(self._keyed, tx, row, self._keyed.refs.head_state(tx, row).id, missing)
+    def _store_missing(self, tx: Tx, row: RefRow, drafts: list[tuple[str, Draft]]) -> list[str]:
+        """Appends the events that the session does not have. Returns the ids of the messages of all of them."""
+        stored = [ids.text(draft.id) for _, draft in drafts]
+        missing = [at for at, (_, draft) in enumerate(drafts) if tx.node(draft.id) is None]
+        head = self._keyed.refs.head_state(tx, row)
+        if missing and head.pos is not None:  # imported events have ids of their own
+            nodes = paths.whole(self._keyed.engine, tx, head.pos)
+            imported = {from_node(node).id: node.id for node in nodes}
+            for at in missing:
+                stored[at] = imported.get(drafts[at][0], stored[at])
+        new = [draft for at, (_, draft) in enumerate(drafts) if at in missing and stored[at] == ids.text(draft.id)]
+        if new:
+            place(self._keyed, tx, row, head.id, new)
+        return stored
 
     def _search(self, app: str, user: str, query: str) -> list[MemoryEntry]:
         asked = _words(query)

@@ -8,10 +8,9 @@ from urllib.parse import parse_qsl
 
 from clew import keys
 from clew.adapters.documents import Documents
-from clew.adapters.google_adk.events import TOOL, session_names
+from clew.adapters.google_adk.events import TOOL
 from clew.adapters.keyed import Adapter, Keyed, Target, unchanged
 from clew.adapters.versions import check_version
-from clew.backends import RefRow, Tx
 from clew.errors import Invalid
 
 SCHEME = "clew://"
@@ -37,12 +36,6 @@ class Service(Adapter):
         self._keyed = Keyed(target, TOOL, options)
         unchanged(self._keyed)
         self._documents = Documents(self._keyed)
-
-    def _row(self, tx: Tx, app: str, user: str, session: str) -> RefRow | None:
-        row, names = self._keyed.row(tx, app, user, session), (app, user, session)
-        if row is None or session_names(self._keyed.parts.table.data(row).extra) == names:
-            return row
-        return None  # an imported session whose names give the same text when joined
 
 
 def parse_uri(uri: str) -> tuple[str | os.PathLike[str], dict[str, Any]]:

@@ -152,7 +152,7 @@ class ClewSessionService(Service, BaseSessionService):
         keyed = self._keyed
 
         def work(tx: Tx) -> Session | None:
-            row = self._row(tx, app, user, id)
+            row = self._keyed.row(tx, app, user, id)
             if row is None:
                 return None
             state, updated = read_own_data(keyed.parts.table.data(row).extra)
@@ -222,7 +222,7 @@ class ClewSessionService(Service, BaseSessionService):
         made: list[_Written] = []
 
         def work(tx: Tx) -> _Written | None:
-            row = self._row(tx, app, user, id)
+            row = self._keyed.row(tx, app, user, id)
             if row is None:
                 return _Written(None, [], refused=SessionNotFoundError(f"Session {id} not found."))
             head = keyed.refs.head_state(tx, row)
@@ -268,7 +268,7 @@ class ClewSessionService(Service, BaseSessionService):
         key = self._keyed.key(*_names(session))
         row = self._rows.get(key)
         if row is None:
-            row = self._keyed.engine.read(lambda tx: self._row(tx, *_names(session)), single=True)
+            row = self._keyed.engine.read(lambda tx: self._keyed.row(tx, *_names(session)), single=True)
             if row is None:
                 return False
             if len(self._rows) >= REMEMBERED:

@@ -7,7 +7,7 @@ from typing import Any
 from google.adk.sessions import State
 from pydantic_core import to_jsonable_python
 
-from clew.adapters.documents import Documents
+from clew.adapters.documents import PAGE, Documents
 from clew.adapters.google_adk.events import dump_state, imported_state, labels, load_state, session_names
 from clew.adapters.keyed import Keyed
 from clew.backends import Tx
@@ -61,9 +61,11 @@ class ScopedStates:
         row = self._documents.row(tx, scope, *names)
         if row is not None:
             return load_state(self._documents.value(row))
-        label = self._keyed.parts.table.label_hash(labels(*names)[-1])
-        for last in tx.refs_recent(self._keyed.engine.workspace, SESSION, label=label, limit=1):
-            data = self._keyed.parts.table.data(last).extra
-            if session_names(data)[: len(names)] == names:
-                return imported_state(data, scope)
+        label, before = self._keyed.parts.table.label_hash(labels(*names)[-1]), None
+        while rows := tx.refs_recent(self._keyed.engine.workspace, SESSION, label=label, before=before, limit=PAGE):
+            for row in rows:
+                data = self._keyed.parts.table.data(row).extra
+                if session_names(data)[: len(names)] == names:  # other names can have the same label
+                    return imported_state(data, scope)
+            before = rows[-1].rank, rows[-1].ref
         return {}

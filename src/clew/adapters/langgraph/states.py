@@ -192,14 +192,16 @@ class States:
         """Adds writes. One that is there stays, except the special ones, which have a negative index."""
         checkpoint, now = ids.text(row.key), self._engine.clock()
         named = {
-            self._keyed.key("write", checkpoint, one.task, str(one.index)): one for one in writes if one.index >= 0
+            self._keyed.entry_id(tx, row, "write", checkpoint, one.task, str(one.index)): one
+            for one in writes
+            if one.index >= 0
         }
         stored = tx.existing_log_ids(list(named))
         fresh = [(id, one) for id, one in named.items() if id not in stored]
         fresh += [(self._engine.new_id(), one) for one in writes if one.index < 0]
         entries = [(id, now, WRITE + msgspec.msgpack.encode(one)) for id, one in fresh]
         if entries:
-            add_entries(Log(self._engine, lambda: row), tx, row, entries)
+            add_entries(self._engine, tx, row, entries)
 
     # -- inside
 

@@ -101,7 +101,6 @@ class ClewSessionRepository(Adapter, SessionRepository):
 
     def create_message(self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any) -> None:
         native = to_native(session_message.to_dict())
-        draft = self._draft(native, session_id, agent_id, session_message.message_id)
         # For another message with this number: two processes have appended at once.
         other = self._keyed.engine.draft(native)
 
@@ -109,6 +108,8 @@ class ClewSessionRepository(Adapter, SessionRepository):
             row = self._conversation(tx, session_id, agent_id)
             if row is None:
                 return False
+            names = ("message", session_id, agent_id, str(session_message.message_id))
+            draft = self._keyed.engine.draft(native, ids.text(self._keyed.message_id(tx, *names)))
             taken = tx.node(draft.id) is not None
             if not taken or not self._is_same(tx, draft):
                 place(self._keyed, tx, row, self._keyed.refs.head_state(tx, row).id, [other if taken else draft])
@@ -183,9 +184,6 @@ class ClewSessionRepository(Adapter, SessionRepository):
         if self._documents.value(found)["main"]:
             return self._keyed.row(tx, session)
         return self._keyed.row(tx, session, agent, kind=SUBAGENT)
-
-    def _draft(self, native: Native, session: str, agent: str, number: int) -> Draft:
-        return self._keyed.engine.draft(native, ids.text(self._keyed.key("message", session, agent, str(number))))
 
     def _is_same(self, tx: Tx, draft: Draft) -> bool:
         """True if a message is stored already: a retry."""

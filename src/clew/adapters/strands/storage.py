@@ -26,7 +26,7 @@ from clew.adapters.threads import in_thread
 from clew.adapters.versions import check_version
 from clew.backends import RefRow, Tx
 from clew.base.messages import Native
-from clew.errors import Invalid
+from clew.errors import Conflict, Invalid
 
 _SNAPSHOT = re.compile(r"(?P<session>(?:.*/)?[^/]+)/scopes/agent/(?P<agent>[^/]+)/snapshots/.+\.json")
 
@@ -123,11 +123,28 @@ class ClewStorage(Adapter, Storage):
         if match is not None:
             prefix = f"{match['session']}/scopes/agent/{match['agent']}/snapshots/"
             if not self._list(prefix):
-                self._keyed.purge("snapshots", match["session"], match["agent"])
+                self._purge_messages(prefix, match["session"], match["agent"])
+
+    def _purge_messages(self, prefix: str, session: str, agent: str) -> None:
+        """Deletes the conversation of an agent, unless another program stores a snapshot meanwhile."""
+        row = self._keyed.engine.read(lambda tx: self._keyed.find_row(tx, "snapshots", session, agent))
+        if row is None:
+            return
+
+        def check(tx: Tx, _: RefRow) -> None:
+            if self._keys(tx, prefix):
+                raise Conflict("a snapshot was stored meanwhile")
+
+        receipt = self._keyed.parts.purger.purge([row], reason="user-requested", check=check)
+        if receipt.failures and not self._list(prefix):
+            raise Conflict(receipt.failures[0].error)
 
     def _list(self, prefix: str) -> builtins.list[str]:
+        return self._keyed.engine.read(lambda tx: self._keys(tx, prefix))
+
+    def _keys(self, tx: Tx, prefix: str) -> builtins.list[str]:
         group = ("keys", _folder(prefix)) if prefix.count("/") >= DEPTH else ("keys",)
-        keys = (self._documents.value(row) for row in self._documents.group(*group))
+        keys = (self._documents.value(row) for row in self._documents.group_in(tx, *group))
         return sorted(key for key in keys if key.startswith(prefix))
 
 

@@ -11,10 +11,10 @@ import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from clew.agents.cpe.reader import (
-    NOTE,
+    WAIT,
     CpeRow,
     InlineMedia,
     Part,
@@ -25,13 +25,21 @@ from clew.agents.cpe.reader import (
     rows,
     to_message,
 )
+from clew.base import ids
 from clew.base.messages import Block, Media, Opaque, Text, Thinking
+from clew.engine.engine import wall_clock
 from clew.engine.node import microseconds
+from clew.engine.purged import recall
 from clew.errors import ClewError, Invalid, NotFound
+from clew.store.origin import CPE_NOTE
+from clew.store.parts import Parts as StoreParts
 from clew.store.session import Session, delete_session
 from clew.store.store import Store
 from clew.store.store import open as open_store
 from clew.store.trial import trial
+
+if TYPE_CHECKING:
+    from clew.redaction import Rules
 
 PART = "clew.cpeconvo.part"
 """Key in a session's `extra` data: its tree is not completely stored yet."""
@@ -63,6 +71,8 @@ class CpeImportReport(NamedTuple):
 
     sessions: tuple[ImportedTree, ...]
     skipped: tuple[SkippedMessage, ...]
+    purged: int = 0
+    """Trees and messages that were purged earlier, and were left out."""
 
 
 class CpeView(NamedTuple):
@@ -73,31 +83,35 @@ class CpeView(NamedTuple):
     skipped: tuple[SkippedMessage, ...]
 
 
-def import_file(store: Store, path: str | os.PathLike[str], *, dry_run: bool = False) -> CpeImportReport:
+def import_file(
+    store: Store, path: str | os.PathLike[str], *, dry_run: bool = False, again: bool = False, timeout: float = WAIT
+) -> CpeImportReport:
     """Imports every tree of a file as a session of the folder that contains the file.
 
     Each batch is read outside a transaction and then stored in one. A tree that fits into one batch is imported
     completely or not at all; repeating an interrupted import continues it.
 
     Messages keep their times and their places in the tree; their ids are derived from those in the file. Messages that
-    are already stored do not change, and new ones are appended. A message that cannot be read is skipped, and its
-    children become separate trees. With `dry_run` nothing is stored and the result is the same: see `clew.store.trial`.
-    Raises NotFound, Invalid, Unavailable.
+    are already stored do not change, and new ones are appended. What was purged is left out, unless `again`. A message
+    that cannot be read is skipped, and its children become separate trees. With `dry_run` nothing is stored and the
+    result is the same: see `clew.store.trial`. `timeout` is how many seconds to wait for a program that writes to the
+    file. Raises NotFound, Invalid, Unavailable.
     """
     place = os.path.abspath(os.fspath(path))
     if not dry_run:
-        return _Import(store, place).run()
+        return _Import(store, place, again=again).run(timeout)
     with trial(store) as copy:
-        return _Import(copy, place).run()
+        return _Import(copy, place, again=again).run(timeout)
 
 
-def view(path: str | os.PathLike[str]) -> CpeView:
+def view(path: str | os.PathLike[str], *, timeout: float = WAIT, redact: Rules | None = None) -> CpeView:
     """Loads a file into a store in memory. The last activity of a session is the time of its last message."""
     now = [0]
-    store = open_store(":memory:", clock=lambda: now[0])
+    store = open_store(":memory:", clock=lambda: now[0] or wall_clock(), redact=redact)
     try:
         work = _Import(store, os.path.abspath(os.fspath(path)), now)
-        done = work.run()
+        done = work.run(timeout)
+        now[0] = 0  # from here on, as a clock does
         return CpeView(store, work.ids, done.skipped)
     except BaseException:
         store.close()
@@ -107,8 +121,10 @@ def view(path: str | os.PathLike[str]) -> CpeView:
 class _Import:
     """The import of one file. `now`, if given, is set to the time of each message before it is stored."""
 
-    def __init__(self, store: Store, path: str, now: list[int] | None = None) -> None:
+    def __init__(self, store: Store, path: str, now: list[int] | None = None, *, again: bool = False) -> None:
         self.store = store
+        self.again = again
+        self.purged = 0
         self.path = path
         self.now = now
         self.ids: dict[str, str] = {}
@@ -116,15 +132,18 @@ class _Import:
         self.below: dict[str, list[CpeRow]] = {}
         self._latest: dict[str, datetime] = {}
 
-    def run(self) -> CpeImportReport:
+    def run(self, timeout: float) -> CpeImportReport:
         """Imports the trees, the last active one last."""
         done = []
-        with open_database(self.path) as conn:
+        with open_database(self.path, timeout=timeout) as conn:
             roots = self._read(conn)
             while roots:
                 root = roots.pop(0)
                 before = len(self.skipped)
                 tree = CpeTree(self, root)
+                if self.is_purged(tree.id):
+                    self.purged += 1
+                    continue
                 try:
                     taken = tree.take(conn)
                 except ClewError as error:
@@ -134,7 +153,7 @@ class _Import:
                     continue
                 done += [taken] if taken is not None else []
                 roots[:0] = tree.orphans
-        return CpeImportReport(tuple(done), tuple(self.skipped))
+        return CpeImportReport(tuple(done), tuple(self.skipped), self.purged)
 
     def _read(self, conn: sqlite3.Connection) -> list[CpeRow]:
         """The roots of all trees, by last activity. A message whose parent is missing is a root."""
@@ -171,6 +190,11 @@ class _Import:
             self._latest[row.id] = max((row.created_at, *below))
         return {row.id for row in order}
 
+    def is_purged(self, id: str) -> bool:
+        """True if a tree or a message was purged and is to stay so."""
+        engine = StoreParts.of(self.store).engine
+        return not self.again and bool(engine.read(lambda tx: recall(engine, tx, [ids.parse(id)])))
+
     def at(self, row: CpeRow) -> None:
         """Sets the clock of a view to the time of a message."""
         if self.now is not None:
@@ -183,7 +207,7 @@ class CpeTree:
     def __init__(self, work: _Import, root: CpeRow) -> None:
         self._work = work
         self._root = root
-        self._id = str(uuid.uuid5(_SPACE, f"session {work.ids[root.id]}"))
+        self.id = str(uuid.uuid5(_SPACE, f"session {work.ids[root.id]}"))
         self._heads: dict[str | None, Session] = {}
         self._lost: set[str] = set()
         """Messages that are not stored with this tree, including descendants."""
@@ -251,6 +275,10 @@ class CpeTree:
         if parts is None:
             self._known += 1
             return
+        if self._work.is_purged(self._work.ids[row.id]):
+            self._work.purged += 1
+            self._lost.add(row.id)
+            return
         self._work.at(row)
         id, parent = self._work.ids[row.id], None if row is self._root else self._work.ids[str(row.parent)]
         place = self._place(session, parent, grows)
@@ -267,7 +295,7 @@ class CpeTree:
 
     def _find(self) -> Session | None:
         with suppress(NotFound):
-            return self._work.store.sessions.get(self._id)
+            return self._work.store.sessions.get(self.id)
         return None
 
     def _make(self, whole: bool) -> Session:
@@ -276,8 +304,9 @@ class CpeTree:
         self._work.at(root)
         trace = _TRACE.fullmatch(root.title or "")
         made = self._work.store.sessions.create(
-            title=root.title, cwd=os.path.dirname(self._work.path), id=self._id,
-            agent=None if trace is None else trace[1], extra={NOTE: root.id} if whole else {NOTE: root.id, PART: True},
+            title=root.title, cwd=os.path.dirname(self._work.path), id=self.id,
+            agent=None if trace is None else trace[1], labels=() if trace is None else (trace[0],),
+            extra={CPE_NOTE: root.id} | ({} if whole else {PART: True}),
         )  # fmt: skip
         self._heads[None] = made
         return made

@@ -2,47 +2,47 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
-from clew.agents.cpe.reader import NOTE
-from clew.engine.node import Node
 from clew.errors import Corrupted
+from clew.store.origin import CPE_NOTE
 from clew.store.session import Session
 from clew.store.store import Store
 
-_ID = re.compile(r"[A-Za-z0-9]{6}")
 PAGE = 500
 
 
-class CpeMessage(NamedTuple):
-    """An imported message, and the session of its tree."""
+def imported_ids(store: Store, *, trashed: bool = False) -> dict[str, dict[str, Session]]:
+    """The imported messages by their ids in CPE: the id of each here, and a session that has it.
 
-    session: Session
-    node: Node
-
-
-def find_message(store: Store, id: str) -> CpeMessage | None:
-    """The message with this id in CPE; None if it was not imported. Reads the imported conversations of CPE."""
-    if not _ID.fullmatch(id):
-        return None
-    for session in _imported(store):
+    Reads the imported conversations; with `trashed` those in the trash instead.
+    """
+    found: dict[str, dict[str, Session]] = {}
+    seen = set[str]()
+    for session in _imported(store, trashed):
         first = next(session.history(), None)
-        for node in [] if first is None else store.nodes.subtree(first.id):
+        if first is None or first.id in seen:
+            continue
+        seen.add(first.id)
+        for node in store.nodes.subtree(first.id):
             try:
-                if (node.said.extra or {}).get(NOTE) == id:
-                    return CpeMessage(session, node)
+                given = (node.said.extra or {}).get(CPE_NOTE)
             except Corrupted:
                 continue
-    return None
+            if isinstance(given, str):
+                found.setdefault(given, {})[node.id] = session
+    return found
 
 
-def _imported(store: Store) -> Iterator[Session]:
-    for subagents in (False, True):
-        for session in store.sessions.list(limit=PAGE, subagents=subagents).all():
-            try:
-                if NOTE in session.extra and session.forked_from is None:
-                    yield session
-            except Corrupted:
-                continue
+def _imported(store: Store, trashed: bool) -> Iterator[Session]:
+    lists = (
+        [store.sessions.trashed(limit=PAGE)]
+        if trashed
+        else [store.sessions.list(limit=PAGE, subagents=subagents) for subagents in (False, True)]
+    )
+    for session in (session for page in lists for session in page.all()):
+        try:
+            if CPE_NOTE in session.extra:
+                yield session
+        except Corrupted:
+            continue

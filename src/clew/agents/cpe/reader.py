@@ -6,7 +6,7 @@ import os
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -14,12 +14,17 @@ from urllib.parse import quote
 import msgspec
 
 from clew.base.messages import Block, Message, Modality, Opaque, Role, Text, Thinking, ToolCall, ToolResult
-from clew.errors import Invalid, NotFound, Unavailable
+from clew.base.outside import open_outside
+from clew.errors import ClewError, Invalid, NotFound, ReadOnly, StorageFull, Unavailable
+from clew.store.origin import CPE_NOTE
 
 LONGEST = 64 * 1024 * 1024
 """Maximum size of one block in bytes."""
-NOTE = "clew.cpeconvo"
-"""Key in a message's `extra` data for its id in the file."""
+WAIT = 10.0
+"""Seconds to wait for a program that writes to the file."""
+GLANCE = 0.2
+"""The same, for a hint."""
+_WRITING = ("foreign_keys = ON", "secure_delete = ON", "synchronous = FULL")
 _MAGIC, _WAL = b"SQLite format 3\0", 2
 _ROLES: dict[object, Role] = {"user": "user", "assistant": "assistant", "tool_result": "tool"}
 _MODALITIES: dict[object, Modality] = {1: "image", 2: "audio", 3: "video"}
@@ -84,7 +89,7 @@ def recognised(path: str | os.PathLike[str]) -> bool:
 def has_message(path: str, id: str) -> bool:
     """True if this is a CPE file that has a message with this id."""
     try:
-        with open_database(path) as conn:
+        with open_database(path, timeout=GLANCE) as conn:
             return conn.execute("SELECT 1 FROM messages WHERE id = ?", [id]).fetchone() is not None
     except (Invalid, NotFound, Unavailable):
         return False
@@ -94,17 +99,20 @@ def roots(path: str) -> set[str]:
     """The ids of the first messages of a file's conversations; empty if it is not a CPE file, or cannot be read."""
     query = "SELECT id FROM messages WHERE parent_id IS NULL OR parent_id NOT IN (SELECT id FROM messages)"
     try:
-        with open_database(path) as conn:
+        with open_database(path, timeout=GLANCE) as conn:
             return {id for (id,) in conn.execute(query) if isinstance(id, str)}
     except (Invalid, NotFound, Unavailable):
         return set()
 
 
 @contextmanager
-def open_database(path: str) -> Iterator[sqlite3.Connection]:
-    """Opens a read-only connection. Raises NotFound, Invalid if it is not a CPE file, Unavailable if in use."""
+def open_database(path: str, *, timeout: float = WAIT, write: bool = False) -> Iterator[sqlite3.Connection]:
+    """Opens a connection, read-only unless `write`. It waits up to `timeout` seconds for a program that writes.
+
+    Raises NotFound; Invalid if it is not a CPE file; Unavailable if it is locked for longer; ReadOnly; StorageFull.
+    """
     try:
-        with open(path, "rb") as file:
+        with open_outside(path) as file:
             start = file.read(100)
     except (FileNotFoundError, IsADirectoryError):
         raise NotFound("file", path) from None
@@ -115,21 +123,33 @@ def open_database(path: str) -> Iterator[sqlite3.Connection]:
     # Reading a database in WAL mode creates files beside it, unless it is opened as immutable, which is safe without a
     # WAL file.
     settled = start[18] == _WAL and not os.path.exists(f"{path}-wal")
-    mode = "mode=ro&immutable=1" if settled else "mode=ro"
+    mode = "mode=rw" if write else "mode=ro&immutable=1" if settled else "mode=ro"
+    uri = f"file:{quote(os.path.abspath(path))}?{mode}"
     try:
-        with closing(sqlite3.connect(f"file:{quote(os.path.abspath(path))}?{mode}", uri=True, timeout=10)) as conn:
-            conn.execute("PRAGMA query_only = ON")
+        with closing(sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None)) as conn:
+            for pragma in _WRITING if write else ("query_only = ON",):
+                conn.execute(f"PRAGMA {pragma}")
             conn.execute("PRAGMA trusted_schema = OFF")
             conn.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 2 * LONGEST)
             conn.text_factory = lambda raw: raw.decode(errors="surrogateescape")  # reported when it is stored
             _check(conn, path)
             yield conn
-    except sqlite3.OperationalError as error:
-        raise Unavailable(
-            f"{path} cannot be read: {error}", hint="Stop the program that uses it and try again."
-        ) from None
-    except sqlite3.DatabaseError as error:
-        raise Invalid(f"{path} is damaged: {error}") from None
+    except sqlite3.Error as error:
+        raise _translated(error, path) from None
+
+
+def _translated(error: sqlite3.Error, path: str) -> ClewError:
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF  # the low byte is the primary code
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        hint = "Try again when it has finished writing. CLEW_TIMEOUT sets how long clew waits."
+        return Unavailable(f"{path} is locked by another program", hint=hint)
+    if code == sqlite3.SQLITE_READONLY:
+        return ReadOnly(f"{path} cannot be written: {error}", hint="Check the permissions of the file and its folder.")
+    if code == sqlite3.SQLITE_FULL:
+        return StorageFull(f"{path}: {error}", hint="Free some space; nothing was stored.")
+    if isinstance(error, sqlite3.OperationalError):
+        return Unavailable(f"{path} cannot be read: {error}", hint="Stop the program that uses it and try again.")
+    return Invalid(f"{path} is damaged: {error}")
 
 
 def _check(conn: sqlite3.Connection, path: str) -> None:
@@ -174,7 +194,7 @@ def to_message(row: CpeRow, blocks: Iterable[tuple[str | None, Block]]) -> Messa
             found[-1] = msgspec.structs.replace(last, content=(*last.content, block))
         else:
             found.append(ToolResult(call_id=call or "", content=(block,), is_error=row.failed))
-    return Message(row.role, tuple(found), label=row.title, extra={NOTE: row.id})
+    return Message(row.role, tuple(found), label=row.title, extra={CPE_NOTE: row.id})
 
 
 def parts(conn: sqlite3.Connection, id: str) -> Parts:
@@ -201,10 +221,11 @@ def _part(call: str | None, kind: str, modality: object, mime: str, content: str
     if kind == "thinking" and modality == 0:
         return Thinking(text=content, extra=extra)
     if kind == "tool_call":
-        asked = _object(content)
-        name, arguments = (asked or {}).get("name"), (asked or {}).get("parameters") or {}
-        if asked is not None and isinstance(name, str) and isinstance(arguments, dict):
-            return ToolCall(id=call or "", name=name, arguments=arguments, extra=extra)
+        with suppress(ValueError):  # what is not a call stays as it is
+            asked = _object(content) or {}
+            name, arguments = asked.get("name"), asked.get("parameters") or {}
+            if isinstance(name, str) and isinstance(arguments, dict):
+                return ToolCall(id=call or "", name=name, arguments=arguments, extra=extra)
     data = {"id": call, "modality_type": modality, "mime_type": mime, "content": content, "extra_fields": extra}
     return Opaque(kind=kind, data=data)
 

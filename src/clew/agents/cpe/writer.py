@@ -8,20 +8,23 @@ Model, usage and free data of messages have no place in the file.
 from __future__ import annotations
 
 import base64
+import secrets
 import sqlite3
 import string
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
+from itertools import chain, count, islice
 from typing import Any, NamedTuple
 
 import msgspec
 
-from clew.agents.cpe.reader import NOTE
 from clew.base.messages import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from clew.engine.blobs import Blobs
 from clew.engine.node import Node
-from clew.errors import Corrupted, NotFound
+from clew.errors import Conflict, Corrupted, NotFound
+from clew.store.origin import CPE_NOTE
 from clew.store.session import Session
 from clew.store.store import Store
 
@@ -43,6 +46,8 @@ CREATE TABLE blocks (
 CREATE TEMP TABLE written (node TEXT PRIMARY KEY, id TEXT);
 """
 _LETTERS = string.digits + string.ascii_uppercase + string.ascii_lowercase
+ATTEMPTS = 10
+"""Ids to try for a message before giving up."""
 _ROLES = {"user": "user", "assistant": "assistant", "tool": "tool_result"}
 _MODALITIES = {"text": 0, "image": 1, "audio": 2, "video": 3, "document": 1}
 """CPE stores a PDF with the modality of an image."""
@@ -61,7 +66,7 @@ class _Row(NamedTuple):
     extra: dict[str, Any] | None
 
 
-class _Part(NamedTuple):
+class TurnPart(NamedTuple):
     """One message of CPE: a whole message of clew, or some of its blocks."""
 
     role: str
@@ -91,11 +96,43 @@ def write_file(
     return done
 
 
+def free_id(conn: sqlite3.Connection, names: Iterator[str]) -> str:
+    """The first of these ids that no message has; Conflict if the first ten are taken. Call it in the transaction."""
+    for name in islice(names, ATTEMPTS):
+        if conn.execute("SELECT 1 FROM messages WHERE id = ?", [name]).fetchone() is None:
+            return name
+    raise Conflict(f"no free id for a message after {ATTEMPTS} attempts", hint="Try again.")
+
+
+def random_ids() -> Iterator[str]:
+    """Ids as CPE makes them: 6 random letters and digits."""
+    return ("".join(secrets.choice(_LETTERS) for _ in range(6)) for _ in count())
+
+
+def insert(
+    conn: sqlite3.Connection, id: str, parent: str | None, title: str | None, part: TurnPart, created_at: datetime
+) -> None:
+    """Adds a message and its blocks."""
+    at = f"{created_at.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}+00:00"
+    columns = "id, parent_id, title, role, tool_result_error, created_at"
+    row = (id, parent, title, part.role, part.failed, at)
+    conn.execute(f"INSERT INTO messages ({columns}) VALUES (?, ?, ?, ?, ?, ?)", row)
+    conn.executemany(
+        "INSERT INTO blocks (id, message_id, block_type, modality_type, mime_type, content, extra_fields,"
+        " sequence_order) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (one.call, id, one.kind, one.modality, one.mime, one.content, _json(one.extra), order)
+            for order, one in enumerate(part.blocks)
+        ],
+    )
+
+
 class _Tree:
     """Writes the tree of one session."""
 
     def __init__(self, conn: sqlite3.Connection, store: Store, session: Session, damaged: list[str]) -> None:
         self._conn, self._store, self._session, self._damaged = conn, store, session, damaged
+        self._rows = MessageRows(session.blobs)
 
     def write(self) -> None:
         for way in self._ways():
@@ -117,25 +154,16 @@ class _Tree:
             return known[0] or above
         try:
             message = node.message
-            parts = [] if message.role == "system" else self._parts(message)
+            parts = self._rows.parts(message)
         except Corrupted:
             self._damaged.append(node.id)
             parts = []
-        given = None if not parts else (message.extra or {}).get(NOTE)
+        given = None if not parts else (message.extra or {}).get(CPE_NOTE)
         for number, part in enumerate(parts):
             name = self._new_name(node, number, given if number == 0 else None)
             title = (message.label or (self._title() if above is None else None)) if number == 0 else None
-            at = node.created_at.astimezone(UTC) + timedelta(microseconds=number)
-            row = (name, above, title, part.role, part.failed, f"{at:%Y-%m-%d %H:%M:%S.%f}+00:00")
-            self._conn.execute("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?)", row)
-            self._conn.executemany(
-                "INSERT INTO blocks (id, message_id, block_type, modality_type, mime_type, content, extra_fields,"
-                " sequence_order) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                [
-                    (one.call, name, one.kind, one.modality, one.mime, one.content, _json(one.extra), order)
-                    for order, one in enumerate(part.blocks)
-                ],
-            )
+            at = node.created_at + timedelta(microseconds=number)
+            insert(self._conn, name, above, title, part, at)
             above = name
         self._conn.execute("INSERT INTO written VALUES (?, ?)", [node.id, above])
         return above
@@ -146,18 +174,9 @@ class _Tree:
 
     def _new_name(self, node: Node, number: int, given: object) -> str:
         """An id that is free: the one that CPE gave, or one made from the message's id."""
-        if isinstance(given, str) and given and not self._is_taken(given):
-            return given
-        tries = 0
-        while True:
-            value = int.from_bytes(sha256(f"{node.id} {number} {tries}".encode()).digest(), "big")
-            name = "".join(_LETTERS[value // 62**place % 62] for place in range(6))
-            if not self._is_taken(name):
-                return name
-            tries += 1
-
-    def _is_taken(self, name: str) -> bool:
-        return self._conn.execute("SELECT 1 FROM messages WHERE id = ?", [name]).fetchone() is not None
+        made = (sha256(f"{node.id} {number} {tries}".encode()).digest() for tries in count())
+        names = map(_base62, made)
+        return free_id(self._conn, chain([given], names) if isinstance(given, str) and given else names)
 
     def _title(self) -> str | None:
         session = self._session
@@ -165,12 +184,22 @@ class _Tree:
             return session.title
         return f"subagent:{session.agent}:{session.handle}"
 
-    # -- blocks
 
-    def _parts(self, message: Message) -> list[_Part]:
-        """The messages of CPE that a message becomes: one has either results, all failed or none, or other blocks."""
+class MessageRows:
+    """Converts messages to rows of CPE; `blobs` has their attachments."""
+
+    def __init__(self, blobs: Blobs) -> None:
+        self._blobs = blobs
+
+    def parts(self, message: Message) -> list[TurnPart]:
+        """The messages of CPE that a message becomes: one has either results, all failed or none, or other blocks.
+
+        CPE has no system messages: these become none.
+        """
+        if message.role == "system":
+            return []
         role = _ROLES[message.role]
-        parts: list[_Part] = []
+        parts: list[TurnPart] = []
         for block in message.blocks:
             if isinstance(block, ToolResult):
                 kind, failed = "tool_result", block.is_error
@@ -180,9 +209,9 @@ class _Tree:
                 failed = bool(parts) and parts[-1].role == role and parts[-1].failed
                 rows = [self._row(block)]
             if not parts or (parts[-1].role, parts[-1].failed) != (kind, failed):
-                parts.append(_Part(kind, failed, []))
+                parts.append(TurnPart(kind, failed, []))
             parts[-1].blocks.extend(rows)
-        return parts or [_Part(role, False, [])]
+        return parts or [TurnPart(role, False, [])]
 
     def _row(self, block: Block, call: str | None = None) -> _Row:
         if isinstance(block, Text):
@@ -204,7 +233,7 @@ class _Tree:
         if block.blob is None:
             return _Row(call, "content", 0, "text/plain", _text(block.url or ""), extra)
         try:
-            content = base64.b64encode(self._session.blobs.get(block.blob)).decode()
+            content = base64.b64encode(self._blobs.get(block.blob)).decode()
         except NotFound:
             return _Row(call, "content", 0, "text/plain", f"[{block.mime_type}: deleted]", extra)
         return _Row(call, "content", _MODALITIES[block.modality], block.mime_type, content, extra)
@@ -219,6 +248,11 @@ def _opaque(block: Opaque, call: str | None) -> _Row:
     if block.kind == "content" and isinstance(data, dict) and {"mime_type", "modality", "content"} == {*data}:
         return _Row(call, "content", _MODALITIES[data["modality"]], data["mime_type"], data["content"], block.extra)
     return _Row(call, block.kind, 0, "application/json", _json(data) or "null", block.extra)
+
+
+def _base62(digest: bytes) -> str:
+    value = int.from_bytes(digest, "big")
+    return "".join(_LETTERS[value // 62**place % 62] for place in range(6))
 
 
 def _json(value: Any) -> str | None:

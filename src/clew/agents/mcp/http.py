@@ -2,20 +2,21 @@
 
 It listens only on the loopback address. Other users of the machine and web pages in a browser can still reach that, so
 every request needs the token created at startup, the Host header must be in a fixed list, and requests with an Origin
-header are refused.
+header, or with a Sec-Fetch-Site header that names another site, are refused.
 """
 
 from __future__ import annotations
 
 import hmac
 import socket
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 
 import uvicorn
 from mcp.server import MCPServer
 from mcp.server.transport_security import TransportSecuritySettings
 
+from clew.base.fetch_site import is_other_site
 from clew.errors import Unavailable
 
 HOST, PATH = "127.0.0.1", "/mcp"
@@ -53,18 +54,24 @@ def serve(server: MCPServer[Any], opened: socket.socket, token: str) -> None:
 
 
 def _require_token(app: Any, token: str) -> App:
-    """The app behind a check of the token."""
+    """The app behind a check of the token and of the site that asks."""
     wanted = f"Bearer {token}".encode()
 
     async def guarded(scope: Scope, receive: Any, send: Any) -> None:
         if scope["type"] != "lifespan":
-            given = dict(scope.get("headers") or ()).get(b"authorization", b"")
+            headers = scope.get("headers") or ()
+            given = dict(headers).get(b"authorization", b"")
             if scope["type"] != "http" or not hmac.compare_digest(given, wanted):
-                await send(
-                    {"type": "http.response.start", "status": 401, "headers": [(b"www-authenticate", b"Bearer")]}
-                )
-                await send({"type": "http.response.body", "body": b"a valid token is required\n"})
+                await _answer(send, 401, b"a valid token is required\n", [(b"www-authenticate", b"Bearer")])
+                return
+            if is_other_site(headers):
+                await _answer(send, 403, b"another site cannot use this server\n")
                 return
         await app(scope, receive, send)
 
     return guarded
+
+
+async def _answer(send: Any, status: int, text: bytes, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
+    await send({"type": "http.response.start", "status": status, "headers": list(headers)})
+    await send({"type": "http.response.body", "body": text})

@@ -33,6 +33,7 @@ from clew.backends.sqlite.rows import SQLiteTx
 from clew.backends.sqlite.writer import Writer
 from clew.backends.tables import FORMAT
 from clew.base.loading import loading
+from clew.base.outside import StoreFiles
 from clew.errors import Closed, Invalid, ReadOnly, Unavailable
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
         """True if there is no file with a name. Only one connection can then access the store."""
         # Resolved only once: when later connections are opened, the working folder or a link may have changed.
         self.path = path = path if self.memory else resolve(path)
+        self._held = None if self.memory else StoreFiles(path)  # before SQLite locks the file
         self._durability = durability
         self._timeout = timeout
         super().__init__()
@@ -93,6 +95,8 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
                 self.refresh_epoch()
                 self.writer.files = None if self.memory else OpenFiles(path, one_name=self._opener.one_name)
                 self.writer.store_id = self.read(lambda tx: tx.header("store_id"))
+            if self._held is not None:
+                self._held.note()
             forked.register(self)
         except OSError as error:
             self.close()
@@ -276,6 +280,8 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
             self._watching.close()
             self._readers.close()
             self.writer.close()
+            if self._held is not None:
+                self._held.release()
         finally:
             self._committer.leave()
 

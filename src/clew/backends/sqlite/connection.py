@@ -12,7 +12,17 @@ from typing import Literal
 from clew.backends import Durability
 from clew.backends.tables import FORMAT
 from clew.base.loading import CLOSE_SOME, NO_DESCRIPTOR
-from clew.errors import ClewError, Closed, Corrupted, NotAStore, ReadOnly, SchemaTooNew, StorageFull, Unavailable
+from clew.errors import (
+    ClewError,
+    Closed,
+    Corrupted,
+    Forbidden,
+    NotAStore,
+    ReadOnly,
+    SchemaTooNew,
+    StorageFull,
+    Unavailable,
+)
 
 APPLICATION_ID = 0x636C6577  # "clew"
 OLDEST_SQLITE = (3, 37, 0)
@@ -122,6 +132,8 @@ def translate(error: Exception, path: str) -> ClewError:
         case sqlite3.SQLITE_CORRUPT:
             return Corrupted(path, "the database file is malformed")
         case sqlite3.SQLITE_CANTOPEN:
+            if os.path.exists(path) and not os.access(path, os.R_OK):
+                return Forbidden(f"{path} cannot be opened (permission denied)")
             if os.path.exists(path) and not os.access(os.path.dirname(os.path.abspath(path)), os.W_OK):
                 return _read_only_folder(path)
             return Unavailable(f"{path} cannot be opened", hint=f"Check its folder. {CLOSE_SOME}")

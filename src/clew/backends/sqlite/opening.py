@@ -18,6 +18,7 @@ from clew.backends.sqlite.rows import SQLiteTx
 from clew.backends.sqlite.schema import check_schema
 from clew.backends.sqlite.writer import Writer
 from clew.backends.tables import FORMAT
+from clew.base.files import exists
 from clew.base.loading import loading
 from clew.errors import Invalid, NotFound
 
@@ -62,13 +63,13 @@ class Opener:
             source.conn.backup(tx.conn)
 
     def open(self, check_older: Callable[[Tx], object], *, create: bool, network: bool) -> None:
-        """Opens the file; with `create`, creates it if it is missing or empty. Otherwise NotFound."""
+        """Opens the file; with `create`, creates it if it is missing or empty. Otherwise NotFound. Forbidden."""
         if os.path.isdir(self._path):
             raise Invalid(f"{self._path} is a folder", hint="Name a file in it.")
         check_mount(self._path, network=network)
         forked.close_inherited()
         found = 0
-        if os.path.exists(self._path):
+        if exists(self._path):
             self.one_name = check_unshared(self._path, self._timeout)
             found = self._check_format(check_older) if os.path.getsize(self._path) else 0
         if found == FORMAT:

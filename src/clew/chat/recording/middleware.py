@@ -13,6 +13,7 @@ from clew.chat.recording.keeper import Keeper, Shield, Wanted
 from clew.chat.recording.resuming import resume, through_last_answer
 from clew.errors import Invalid
 from clew.providers.registry import OFFLINE
+from clew.providers.tools import Toolbox
 from clew.providers.view import view
 from clew.store.session import Session
 from clew.store.snapshot_setup import Setup
@@ -70,14 +71,18 @@ class SavingMiddleware:
     def wrap(self, client: Any) -> Any:
         """Returns a client that records the given one. Use it in its place.
 
-        A client without messages gets those of the session, converted if they are of another provider. If the client
-        has messages, they are taken as those of the session, or without one stored with its next question.
+        A client without messages gets those of the session, converted if they are of another provider; it keeps its
+        tools. If the client has messages, they are taken as those of the session, or without one stored with its next
+        question.
         """
         keeper, session = self._keeper, self._keeper.session
         if session is not None:
             nodes = through_last_answer(session.path()) if self._at is None else session.path(until=self._at)
             if nodes and hasattr(client, "restore") and not any(_role(one) != "system" for one in client.history):
+                given = getattr(client, "functions", ())
                 resume(client, session, until=self._at)
+                if given:
+                    client.set_tools(Toolbox(given).merge(client.tools).tools.values())
             keeper.join(len(_messages(client)), nodes[-1].id if nodes else None, client.usage)
         keeper.wanted = self._wanted._replace(model=getattr(client, "model", None) or None)
         return record(client, SessionRecorder(client, keeper))

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from clew.base.files import open_regular
+from clew.base.outside import open_regular
 from clew.providers.view import integer
 
 BACK = 16 * 1024 * 1024

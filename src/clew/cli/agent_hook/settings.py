@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from clew.base import files
+from clew.base.outside import open_outside
 from clew.base.visible import plain
 from clew.errors import Invalid
 
@@ -101,7 +102,7 @@ def is_hook(command: str) -> bool:
 def read_settings(path: str) -> dict[str, Any]:
     """The settings in a file; none if there is no file. Invalid."""
     try:
-        with open(path, "rb") as file:
+        with open_outside(path) as file:
             settings = json.load(file)
     except FileNotFoundError:
         return {}

@@ -42,6 +42,8 @@ class TranscriptImport:
         if before is not None and before.state == state(item):
             return []
         done = import_item(self._store, self._source, item, history=self._history)
+        if done.failed is not None:
+            raise done.failed
         if done.skipped and not done.conversations and not done.trashed:
             raise Invalid(skip_text(done.skipped[0]))
         named = () if before is None else before.skipped

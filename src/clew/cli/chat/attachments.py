@@ -8,6 +8,7 @@ from typing import Any
 
 import clew
 from clew.base.messages import Media, Modality, Text
+from clew.base.outside import open_outside
 from clew.base.visible import plain
 from clew.providers.registry import canonical
 
@@ -66,7 +67,7 @@ def _to_native(client: Any, blocks: Sequence[Text | Media], blobs: Mapping[str, 
 def read(path: str) -> bytes:
     """Reads a file. Invalid if it cannot be read, or is too large."""
     try:
-        with open(os.path.expanduser(path), "rb") as file:
+        with open_outside(os.path.expanduser(path)) as file:
             data = file.read(LARGEST + 1)
     except OSError as error:
         raise clew.Invalid(f"cannot read {path}: {error.strerror}") from None

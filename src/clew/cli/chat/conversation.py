@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import clew
@@ -14,6 +15,7 @@ from clew.cli.chat.models import ModelChoice
 
 if TYPE_CHECKING:
     from clew.chat.protocols import Prompt
+    from clew.cli.chat.cpe_saver import CpeSaver
     from clew.convert import Report
 
 
@@ -34,11 +36,14 @@ class ChatSession:
         parent: clew.Session | None = None,
         at: str | None = None,
         allow_insecure: bool = False,
+        saver: CpeSaver | None = None,
     ) -> None:
         models.refuse_offline(choice, session)
         self.store = store
         self.choice = choice
         self._interrupts = interrupts
+        self.saver = saver
+        """Writes each message to a CPE file, before anything is sent; an error ends the turn."""
         self._system = system
         self._new: dict[str, Any] = {"cwd": cwd, "title": title, "label": label, "parent": parent}
         self._allow_insecure = allow_insecure
@@ -119,11 +124,16 @@ class ChatSession:
         report = None
         if session is not None and hasattr(self._bare, "restore"):
             report = resume(self._bare, session, until=self._at, system=self._system)
-        self._saving = SavingMiddleware(
-            self.store, session=session, at=self._at, shield=self._interrupts.shield, **self._new
-        )
+        self._saving = SavingMiddleware(self.store, session=session, at=self._at, shield=self._shield, **self._new)
         self._client = self._saving.wrap(self._bare)
         return report
+
+    @contextmanager
+    def _shield(self) -> Iterator[None]:
+        with self._interrupts.shield():
+            yield
+            if self.saver is not None:
+                self.saver.save(self._saving.session)
 
     def _connect(self, choice: ModelChoice) -> Any:
         return models.connect(choice, system=self._system or "", allow_insecure=self._allow_insecure)

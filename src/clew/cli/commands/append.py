@@ -25,7 +25,7 @@ LONGEST = 128 * 1024 * 1024
 
 
 class InputLine(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """One line of input. Accepts the output of `clew show --jsonl`, but ignores handle and parent."""
+    """One line of input. Accepts the output of `clew show --jsonl`, but ignores handle, parent and compactions."""
 
     role: Role | None = None
     text: str | None = None
@@ -42,6 +42,7 @@ class InputLine(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     created_at: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
     handle: str | None = None
     parent_id: str | None = None
+    compacted: int | None = None
 
 
 class InputMessage(NamedTuple):

@@ -9,7 +9,7 @@ from clew.base.visible import plain
 from clew.cli.options import examples
 from clew.cli.output.json import Form, json_options, out_value, session_json
 from clew.cli.output.text import many, out, warn
-from clew.cli.setup.find import find_session
+from clew.cli.setup.find import find_point, find_session, message_id
 from clew.cli.setup.open_store import open_existing, store_option
 
 
@@ -31,12 +31,12 @@ def _print_result(session: clew.Session, sentence: str, form: Form) -> None:
 def fork(id: str | None, at: str | None, title: str | None, form: Form) -> None:
     """Start a new conversation with the messages of CONVERSATION, and print its ID.
 
-    Without CONVERSATION, forks the latest one of the current directory. Both share the messages up to the fork; nothing
-    is copied.
+    Without CONVERSATION, forks the latest one of the current directory; with a message in its place, forks after that
+    message. Both share the messages up to the fork; nothing is copied.
     """
     with open_existing() as store:
-        source = find_session(store, id)
-        made = source.fork(at=at, title=title)
+        source, point = find_point(store, id)
+        made = source.fork(at=point if at is None else message_id(store, at), title=title)
         shared = many(made.counters.messages, "message")
         _print_result(made, f"conversation {made.handle} shares {shared} with {source.handle}", form)
 

@@ -30,7 +30,8 @@ from clew.cli.output.text import (
     width,
 )
 from clew.cli.setup.find import find
-from clew.cli.setup.open_store import open_or_create, store_option
+from clew.cli.setup.open_store import cpe_file, open_or_create, store_option, view_cpe
+from clew.cli.setup.redaction_rules import in_settings
 from clew.providers.errors import ProviderError
 from clew.providers.registry import OFFLINE
 from clew.store.origin import origin_of
@@ -39,6 +40,7 @@ from clew.store.parts import Parts
 if TYPE_CHECKING:
     from clew.base.messages import Native
     from clew.cli.chat.conversation import ChatSession
+    from clew.cli.chat.cpe_saver import CpeSaver
     from clew.cli.chat.interrupts import Interrupts
     from clew.cli.chat.slash_commands import ChatState
 
@@ -120,7 +122,9 @@ def chat(
         before = chat_session.session
         code = answer_once(chat_session, interrupts, words, attach, form)
         session = chat_session.session
-        if session is not None and (before is None or fresh) and not incognito:
+        if chat_session.saver is not None:
+            note(_resume_command(chat_session))
+        elif session is not None and (before is None or fresh) and not incognito:
             note(f"conversation {session.handle}")
         _report_fork(before, session)
         ctx.exit(code)
@@ -152,14 +156,15 @@ def _open_chat(start: _Start) -> Iterator[tuple[ChatSession, Interrupts, bool]]:
     from clew.cli.chat.interrupts import Interrupts
 
     interrupts = Interrupts()
-    with clew.open(":memory:") if start.incognito else open_or_create() as store:
+    saver = None if start.incognito else _cpe_saver()
+    with clew.open(":memory:") if start.incognito else open_or_create() if saver is None else saver.store as store:
         # If the chat cannot start, for example without an API key, the fork is rolled back.
         with store.transaction() if start.resume_id else nullcontext():
             session, at, fresh = (
                 (None, None, False) if start.new or start.incognito else _find_session(store, start.resume_id)
             )
             try:
-                chat_session = _start_chat(store, start, interrupts, session, at)
+                chat_session = _start_chat(store, start, interrupts, session, at, saver)
             except clew.Invalid as error:
                 error.hint += _elsewhere(session)
                 raise
@@ -167,6 +172,15 @@ def _open_chat(start: _Start) -> Iterator[tuple[ChatSession, Interrupts, bool]]:
             yield chat_session, interrupts, fresh
         finally:
             chat_session.close()
+
+
+def _cpe_saver() -> CpeSaver | None:
+    """What writes to the CPE file that --db names; None if it names a store."""
+    if (file := cpe_file()) is None:
+        return None
+    from clew.cli.chat.cpe_saver import CpeSaver
+
+    return CpeSaver(file, view_cpe(file.path, redact=in_settings()))
 
 
 def _elsewhere(session: clew.Session | None) -> str:
@@ -179,7 +193,12 @@ def _elsewhere(session: clew.Session | None) -> str:
 
 
 def _start_chat(
-    store: clew.Store, start: _Start, interrupts: Interrupts, session: clew.Session | None, at: str | None
+    store: clew.Store,
+    start: _Start,
+    interrupts: Interrupts,
+    session: clew.Session | None,
+    at: str | None,
+    saver: CpeSaver | None,
 ) -> ChatSession:
     from clew.cli.chat import models
     from clew.cli.chat.conversation import ChatSession
@@ -197,7 +216,7 @@ def _start_chat(
     system = start.system if start.system is not None else models.setting("system") if session is None else None
     return ChatSession(
         store, choice, interrupts, session=session, at=at, system=system, cwd=os.getcwd(), title=start.title,
-        allow_insecure=start.allow_insecure,
+        allow_insecure=start.allow_insecure, saver=saver,
     )  # fmt: skip
 
 
@@ -302,8 +321,16 @@ def _chat_loop(chat_session: ChatSession, interrupts: Interrupts, files: Sequenc
                 _turn(state, interrupts, prompt)
     session = chat_session.session
     if session is not None and not (incognito and state.keep is not None):
-        note(f"Resume with: clew chat -c {session.handle}")
+        note(_resume_command(chat_session))
     return 0
+
+
+def _resume_command(chat_session: ChatSession) -> str:
+    """How to resume this chat: by its handle, or in a CPE file by the id of its last message."""
+    session, saver = chat_session.session, chat_session.saver
+    if saver is None or saver.last is None:
+        return f"Resume with: clew chat -c {'' if session is None else session.handle}"
+    return f"Resume with: clew --db {plain(saver.file.path)} chat -c {saver.last}"
 
 
 def _turn(state: ChatState, interrupts: Interrupts, prompt: str | Native) -> None:

@@ -16,7 +16,7 @@ from clew.cli.output.json import Form, iso, json_options, out_lines, out_value, 
 from clew.cli.output.text import dim, many, style, warn
 from clew.cli.output.times import local
 from clew.cli.output.working_files import checkpoints_of, diff_lines, line_of, pair, root_option, summary
-from clew.cli.setup.find import find_session
+from clew.cli.setup.find import find_session, message_id
 from clew.cli.setup.open_store import open_existing, store_option
 from clew.errors import ClewError
 
@@ -53,7 +53,7 @@ def show(names: tuple[str, ...], root: str | None, form: Form) -> None:
     """Show the files of the checkpoint for MESSAGE."""
     typed, message = pair(names)
     with open_existing() as store:
-        found = checkpoints_of(find_session(store, typed), root).show(message)
+        found = checkpoints_of(find_session(store, typed), root).show(message_id(store, message))
         if form != "text":
             out_value(found.manifest(), form)
             return
@@ -70,7 +70,7 @@ def diff(names: tuple[str, ...], stat: bool, root: str | None, form: Form) -> No
     """Show how a rewind to MESSAGE would change the files."""
     typed, message = pair(names)
     with open_existing() as store:
-        found = checkpoints_of(find_session(store, typed), root).diff(message)
+        found = checkpoints_of(find_session(store, typed), root).diff(message_id(store, message))
         if form != "text":
             out_values(map(_diff_json, found), form)
             return

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
 import click
 
 import clew
 from clew.base.visible import plain
+from clew.cli.commands.ls import mention_cpe
 from clew.cli.commands.purge import remaining_lines
 from clew.cli.commands.show import show
 from clew.cli.commands.tree import draw, everything, here_option, limit_option, of_here
@@ -13,8 +18,12 @@ from clew.cli.options import Group, dry_run_option, examples
 from clew.cli.output.json import Form, json_options
 from clew.cli.output.outcomes import Success, for_each, report_outcomes, roll_back
 from clew.cli.output.text import many, warn
-from clew.cli.setup.open_store import open_existing, open_for_reading, store_option
+from clew.cli.setup.find import find_message
+from clew.cli.setup.open_store import cpe_file, open_existing, open_for_reading, store_option
 from clew.engine.receipts import Receipt
+
+if TYPE_CHECKING:
+    from clew.agents.cpe import CpeFile
 
 ALIASES = {"ls": "list", "show": "print", "view": "print", "rm": "delete", "remove": "delete"}
 
@@ -44,7 +53,10 @@ def list_(ctx: click.Context, compact: bool, limit: int | None, here: bool, form
     """List all messages as a tree: ID, time, role, first words. The most recently active come last."""
     with open_for_reading() as store:
         nodes = of_here(store) if here else everything(store)
-        ctx.exit(draw(store, nodes, compact=compact, limit=limit, form=form, names={"tool": "tool_result"}))
+        code = draw(store, nodes, compact=compact, limit=limit, form=form, names={"tool": "tool_result"})
+        if form == "text":
+            mention_cpe(store)
+        ctx.exit(code)
 
 
 conversation.add_command(
@@ -72,10 +84,12 @@ def delete(ctx: click.Context, ids: tuple[str, ...], cascade: bool, dry_run: boo
     """Delete messages permanently. To delete whole conversations, use 'clew rm'.
 
     A message with later messages needs --cascade. If the last message of a conversation is deleted, the one before
-    becomes the last; a title made from deleted words is removed. An unknown ID is not an error. Prints what remains in
-    files. Exit code 8 if only some messages were deleted.
+    becomes the last; a title made from deleted words is removed. Prints what remains in files. Exit code 3 for an
+    unknown ID, 8 if only some messages were deleted.
     """
     receipts: list[Receipt] = []
+    if (file := cpe_file()) is not None:
+        ctx.exit(report_outcomes(for_each(ids, lambda asked: _delete_from(file, asked, cascade, dry_run)), form))
     with open_existing() as store:
         done = for_each(ids, lambda asked: _delete(store, asked, cascade, dry_run, receipts))
         code = report_outcomes(roll_back(store, lambda: list(done)) if dry_run else done, form)
@@ -87,22 +101,40 @@ def delete(ctx: click.Context, ids: tuple[str, ...], cascade: bool, dry_run: boo
 
 def _delete(store: clew.Store, asked: str, cascade: bool, dry_run: bool, receipts: list[Receipt]) -> Success:
     try:
-        receipt = store.nodes.delete(asked, recursive=cascade)
+        id = find_message(store, asked).id
+    except clew.NotFound:
+        _refuse_session(store, asked)
+        raise
+    with _explained(asked):
+        receipt = store.nodes.delete(id, recursive=cascade)
+    receipts.append(receipt)
+    failures = [failure._asdict() for failure in receipt.failures]
+    return _success(asked, receipt.messages, dry_run, {"failures": failures, "pending": receipt.pending})
+
+
+def _delete_from(file: CpeFile, asked: str, cascade: bool, dry_run: bool) -> Success:
+    with _explained(asked):
+        deleted = file.delete(asked, recursive=cascade, dry_run=dry_run)
+    if not deleted:
+        raise clew.NotFound("message", asked, hint=f"'clew --db {plain(file.path)} conversation list' lists messages.")
+    return _success(asked, deleted, dry_run, {})
+
+
+@contextmanager
+def _explained(asked: str) -> Iterator[None]:
+    try:
+        yield
     except clew.ClewError as error:
         if error.hint == "Delete recursively.":
             error.hint = "Use --cascade to delete the messages that follow, too."
         error.message = f"{asked}: {error.message}"
         raise
-    receipts.append(receipt)
-    count = receipt.messages
-    if not count:
-        _refuse_session(store, asked)
-        line = "message not found"
-    else:
-        more = f" and {many(count - 1, 'later message')}" if count > 1 else ""
-        line = f"message{more} {'would be deleted' if dry_run else 'deleted'}"
-    failures = [failure._asdict() for failure in receipt.failures]
-    return Success(f"{plain(asked)}: {line}", "", {"deleted": count, "failures": failures, "pending": receipt.pending})
+
+
+def _success(asked: str, count: int, dry_run: bool, json: dict[str, Any]) -> Success:
+    more = f" and {many(count - 1, 'later message')}" if count > 1 else ""
+    line = f"message{more} {'would be deleted' if dry_run else 'deleted'}"
+    return Success(f"{plain(asked)}: {line}", "", {"deleted": count, **json})
 
 
 def _refuse_session(store: clew.Store, asked: str) -> None:

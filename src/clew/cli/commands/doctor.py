@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 import click
 
 import clew
+from clew.base.files import exists
 from clew.base.visible import plain
 from clew.cli.exits import FAILED, code_of
 from clew.cli.options import examples
@@ -22,12 +23,13 @@ from clew.cli.output.text import bold, dim, many, pad, style
 from clew.cli.setup import settings
 from clew.cli.setup.open_store import location, open_untouched, store_option
 from clew.engine.mirrors import PENDING
+from clew.errors import install_hint
 from clew.store.parts import Parts
 
 LOG, SPACE = 64 << 20, 200 << 20
 """Size of the write-ahead log to warn about, and minimum free disk space, in bytes."""
 _SYNCED = ("Dropbox", "OneDrive", "Google Drive", "Mobile Documents", "Nextcloud", "Syncthing")
-_EXTRAS = {
+EXTRAS = {
     "checkpoints": "pathspec",
     "crypto": "cryptography",
     "keyring": "keyring",
@@ -36,6 +38,12 @@ _EXTRAS = {
     "aio": "anyio",
     "postgres": "psycopg",
     "objects": "obstore",
+    "web": "uvicorn",
+    "html": "nh3",
+    "anthropic": "anthropic",
+    "openai": "openai",
+    "gemini": "google.genai",
+    "otel": "opentelemetry",
 }
 _COLOURS = {"ok": "1;32", "note": "1;33", "wrong": "1;31"}
 
@@ -97,10 +105,19 @@ def _programs() -> Iterator[Check]:
             "this SQLite version has the WAL-reset bug, which can corrupt a store with several writers",
             hint,
         )
-    missing = [extra for extra, module in _EXTRAS.items() if find_spec(module) is None]
+    installed, missing = list[str](), list[str]()
+    for extra, module in sorted(EXTRAS.items()):
+        (installed if _exists(module) else missing).append(extra)
+    yield Check("extras", "ok", f"installed: {', '.join(installed) or 'none'}")
     if missing:
-        hint = f"Install them with: pip install 'clew[{','.join(missing)}]'"
-        yield Check("extras", "note", f"not installed: {', '.join(missing)}", hint)
+        yield Check("extras", "note", f"not installed: {', '.join(missing)}", install_hint(",".join(missing)))
+
+
+def _exists(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # the package above it is missing
+        return False
 
 
 def resets_badly(version: tuple[int, ...]) -> bool:
@@ -121,7 +138,7 @@ def _settings() -> Iterator[Check]:
 def _store() -> Iterator[Check]:
     """Checks the files of the store, then opens it and checks its state."""
     path, named = location()
-    if not named and not os.path.exists(path):
+    if not named and not exists(path):
         yield Check("store", "note", f"{path} does not exist yet", "The first message creates it.")
         return
     if os.path.isfile(path):

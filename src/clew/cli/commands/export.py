@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
+from contextlib import ExitStack
 from datetime import datetime
 from typing import Literal
 
@@ -19,8 +20,9 @@ from clew.cli.output.json import json_options, out_value
 from clew.cli.output.progress import ProgressLine
 from clew.cli.output.text import is_terminal, many, out, warn
 from clew.cli.output.times import since_option
-from clew.cli.setup.find import find_session
+from clew.cli.setup.find import find_point
 from clew.cli.setup.open_store import open_for_reading, store_option
+from clew.exports.from_jsonl import restore
 from clew.exports.to_cpeconvo import cpeconvo
 from clew.exports.to_files import FORMS, Exported, Form, exportable, parts, write
 from clew.exports.to_jsonl import jsonl
@@ -66,6 +68,7 @@ def export(
 ) -> None:
     """Write the conversations with these IDs, or all of them, to a file or a folder.
 
+    If ID is a message, writes a conversation that has the messages up to it.
     A JSONL export has everything that belongs to the conversations: branches, attachments, logs and saved working
     files. An export is not encrypted, even if the store is. Only you can read the files that clew writes.
     """
@@ -73,8 +76,14 @@ def export(
         raise click.UsageError("--project and --since cannot be used with IDs")
     if output is None and form != "text":
         raise click.UsageError("--json and --jsonl describe the files that were written; use them with --output")
-    with open_for_reading() as store:
-        chosen = _choose(store, what, project, since)
+    with ExitStack() as stack:
+        store = stack.enter_context(open_for_reading())
+        points = [find_point(store, one) for one in dict.fromkeys(what)]
+        chosen = [session for session, _ in points] if what else _choose(store, project, since)
+        if any(until is not None for _, until in points):
+            exportable(chosen)
+            cut = stack.enter_context(clew.open(":memory:"))
+            chosen, store = [_cut(store, cut, *point) for point in points], cut
         if output is None:
             ctx.exit(_print(store, chosen, kind, detail))
         with ProgressLine("exporting") as progress:
@@ -83,20 +92,19 @@ def export(
     ctx.exit(_warn(done.damaged, done.refused))
 
 
-def _choose(
-    store: clew.Store, what: tuple[str, ...], project: str | None, since: datetime | None
-) -> list[clew.Session] | None:
+def _choose(store: clew.Store, project: str | None, since: datetime | None) -> list[clew.Session] | None:
     """The conversations to export; None for all of them."""
-    if what:
-        return [_session(store, one) for one in dict.fromkeys(what)]
     if project is None and since is None:
         return None
     cwd = None if project is None else os.path.abspath(project)
     return [one for one in store.sessions.list(cwd=cwd).all() if since is None or one.updated_at >= since]
 
 
-def _session(store: clew.Store, typed: str) -> clew.Session:
-    return find_session(store, typed)
+def _cut(store: clew.Store, into: clew.Store, session: clew.Session, until: str | None) -> clew.Session:
+    """A copy of a conversation in another store, with the messages up to `until` or all of them."""
+    restore(into, jsonl(store, [session]))
+    copy = into.sessions.get(session.id)
+    return copy if until is None else copy.fork(at=until)
 
 
 def _print(store: clew.Store, chosen: list[clew.Session] | None, kind: Form, detail: Detail) -> int:

@@ -10,7 +10,8 @@ import json
 import os
 import sys
 import uuid
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -27,6 +28,7 @@ from clew.cli.options import examples
 from clew.cli.output.text import warn
 from clew.cli.setup import settings
 from clew.cli.setup.open_store import open_or_create, store_option
+from clew.engine.session_data import SOURCE
 from clew.errors import ClewError, Conflict, Invalid, NotFound
 from clew.providers.view import integer
 
@@ -62,16 +64,26 @@ def hook(ctx: click.Context) -> None:
         with limit(seconds):
             HookEvent(_read(), seconds).run()
     except OutOfTime:
-        with suppress(OSError):
+        with _quietly():
             warn(f"clew: stopped after {seconds:g} seconds; change the limit with 'clew config set hook_timeout'")
     except Exception as error:  # noqa: BLE001 - errors must not stop the agent
-        with suppress(OSError):  # stderr may be closed
+        with _quietly():
             report(error)
     ctx.exit(0)
 
 
 for _command in (install, uninstall, status):
     hook.add_command(_command)
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Ignores that stderr cannot be written; Python would otherwise exit with 120 because its last flush fails."""
+    try:
+        yield
+        sys.stderr.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def _read() -> dict[str, Any]:
@@ -195,8 +207,11 @@ class HookEvent:
             return store.sessions.get(id)
         except NotFound:
             cwd = os.environ.get("CLAUDE_PROJECT_DIR") or self._text("cwd") or None
+        from clew.sources.claude_code import NAME
+
         try:
-            return store.sessions.create(id=id, cwd=cwd, at=self._first_stored(store))
+            origin = {SOURCE: {"tool": NAME, "id": given}}
+            return store.sessions.create(id=id, cwd=cwd, at=self._first_stored(store), extra=origin)
         except Conflict:  # another hook was first
             return store.sessions.get(id)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 import clew
+from clew.base.outside import open_outside
 from clew.base.visible import plain
 from clew.cli.exits import PARTIAL
 from clew.cli.options import dry_run_option, examples, yes_option
@@ -16,7 +18,7 @@ from clew.cli.output.json import Form, iso, json_options, out_lines
 from clew.cli.output.text import bold, dim, many, note, out_json, out_jsonl, warn
 from clew.cli.output.times import local, parse_since
 from clew.cli.setup.ask import can_ask
-from clew.cli.setup.open_store import open_for_reading, open_or_create, store_option
+from clew.cli.setup.open_store import is_cpe, open_for_reading, open_or_create, store_option
 
 if TYPE_CHECKING:
     from clew.sources.contract import Source
@@ -32,6 +34,7 @@ class _Asked(NamedTuple):
     exclude: tuple[str, ...]
     dry_run: bool
     again: bool
+    force: bool
     form: Form
 
 
@@ -51,7 +54,7 @@ class _Asked(NamedTuple):
         "a .cpeconvo file of CPE without importing it, use 'clew --db .cpeconvo ls'.",
     ),
 )
-@click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path())
+@click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(readable=False))
 @click.option("--from", "source", metavar="NAME", help="Only this source: see 'clew sources'.")
 @click.option(
     "--since", callback=parse_since, metavar="TIME", help="Only files changed since: a date, or an age like 2d, 3h."
@@ -59,6 +62,7 @@ class _Asked(NamedTuple):
 @click.option("--project", metavar="DIR", type=click.Path(), help="Only conversations of this directory.")
 @click.option("--exclude", metavar="PATTERN", multiple=True, help="Leave out paths that match; may be repeated.")
 @click.option("--again", is_flag=True, help="Read unchanged files, too: brings back what was deleted here.")
+@click.option("--force", is_flag=True, help="Import even if the disk seems too small.")
 @click.option("--watch", is_flag=True, help="Import what is new as it is written, until Ctrl-C.")
 @click.option("--undo", metavar="RUN", help="Remove what one import added and nothing has used since.")
 @click.option("--runs", is_flag=True, help="List past imports.")
@@ -75,6 +79,7 @@ def import_(
     project: str | None,
     exclude: tuple[str, ...],
     again: bool,
+    force: bool,
     watch: bool,
     undo: str | None,
     runs: bool,
@@ -89,7 +94,8 @@ def import_(
     the formats. PATH can be the URL of a PostgreSQL database in which LangGraph keeps its threads; it is only read.
 
     Unreadable parts are skipped and listed on stderr; the exit code is then 8, also if nothing was imported. Ctrl-C
-    ends it after whole conversations; the same command imports the rest. Other programs can write meanwhile; during
+    ends it after whole conversations; the same command imports the rest. An import that cannot fit on the disk is
+    refused; if the disk becomes full, it stops and reports what is stored. Other programs can write meanwhile; during
     --dry-run they wait only on a server, or if attachments are in object storage.
 
     --watch imports what is new at PATH, or else in all histories on this machine, and then every message within two
@@ -102,7 +108,7 @@ def import_(
             raise click.UsageError("--undo and --runs take no PATH")
         ctx.exit(_list_runs(form) if undo is None else _undo(undo, dry_run, form))
     only = None if source is None else source_named(source)
-    asked = _Asked(only, since, project, exclude, dry_run, again, form)
+    asked = _Asked(only, since, project, exclude, dry_run, again, force, form)
     if watch:
         if dry_run or again or form == "json":
             raise click.UsageError("--watch cannot be used with --dry-run, --again or --json; --jsonl can")
@@ -112,24 +118,28 @@ def import_(
 
 def _import_found(asked: _Asked, *, yes: bool) -> int:
     """Lists the histories on this machine, and imports those that were chosen; returns the exit code."""
-    from clew.cli.importing.found import choose, json_rows, table, this_home
+    from clew.cli.importing.found import choose, json_rows, table, tell_unreadable, this_home
     from clew.sources.registry import sources
     from clew.sources.survey import survey
 
     home = this_home()
     tried = tuple(sources()) if asked.only is None else (asked.only,)
-    found = [] if yes else survey(home, only=asked.only)
+    unreadable: dict[str, str] = {}
+    found = [] if yes else survey(home, only=asked.only, unreadable=unreadable)
+    code = tell_unreadable(unreadable)
     if not yes and not found:
+        if code:
+            return code
         raise _no_history()
     if not yes and asked.form != "text":
         (out_json if asked.form == "json" else out_jsonl)(json_rows(found))
-        return 0
+        return code
     chosen = list(tried)
     if not yes:
         out_lines(table(found), paged=False)
         if not can_ask():
             note("Import them with: clew import --yes")
-            return 0
+            return code
         names = {one.source for one in choose(found)}
         chosen = [one for one in tried if one.name in names]
         if not chosen:
@@ -152,18 +162,23 @@ def _import_sources(chosen: list[Source], asked: _Asked) -> int:
 
     home = this_home()
     with _store(asked.dry_run) as store:
-        found: list[Found] = []
+        by_path: dict[tuple[str, str | None], Found] = {}  # several sources may be looked for in one closed folder
         for source in chosen:
-            found += _find(store, places(source, home), asked._replace(only=source))
+            for one in _find(store, places(source, home), asked._replace(only=source)):
+                by_path.setdefault((one.item.name, None if one.source is None else one.source.name), one)
+        found = list(by_path.values())
         if not found:
             raise _no_history()
         used = {one.source.name for one in found if one.source is not None}
         names = [source.title for source in chosen if source.name in used]
-        return import_files(store, found, names, asked.form, dry_run=asked.dry_run, again=asked.again)
+        return import_files(
+            store, found, names, asked.form, dry_run=asked.dry_run, again=asked.again, force=asked.force
+        )
 
 
 def _import_paths(paths: tuple[str, ...], asked: _Asked) -> int:
     """Imports what is at these paths; returns the exit code."""
+    from clew.cli.importing.other_files import from_cpe_file
     from clew.cli.importing.report import import_files
     from clew.sources.langgraph_server import is_url, without_password
 
@@ -171,14 +186,22 @@ def _import_paths(paths: tuple[str, ...], asked: _Asked) -> int:
     found: list[Found] = []
     with _store(asked.dry_run) as store:
         for path in paths:
+            if asked.only is None and is_cpe(path):
+                codes.append(from_cpe_file(store, path, asked.dry_run, asked.again, asked.form))
+                continue
             here = _find(store, [path], asked)
-            if any(one.source is not None for one in here) or asked.only is not None:
+            closed = not os.path.isdir(path) and any(one.unreadable for one in here)
+            if closed or any(one.source is not None for one in here) or asked.only is not None:
                 found += here
             else:
                 codes.append(_import_other(store, path, here, asked))
         if found:
             where = [without_password(path) if is_url(path) else os.path.abspath(path) for path in paths]
-            codes.append(import_files(store, found, where, asked.form, dry_run=asked.dry_run, again=asked.again))
+            codes.append(
+                import_files(
+                    store, found, where, asked.form, dry_run=asked.dry_run, again=asked.again, force=asked.force
+                )
+            )
     if not codes:
         raise clew.NotFound("history", ", ".join(paths), hint="Nothing there matches the options.")
     return max(codes)
@@ -203,10 +226,10 @@ def _watch(paths: tuple[str, ...], asked: _Asked) -> int:
         if not os.path.exists(path):
             raise clew.NotFound("file", path, hint="Check the path.")
     with open_or_create() as store:
-        return LiveImport(store, where, lambda path: _find(store, [path], asked), asked.form).run()
+        return LiveImport(store, where, lambda path: _find(store, [path], asked, where()), asked.form).run()
 
 
-def _find(store: clew.Store, paths: list[str], asked: _Asked) -> list[Found]:
+def _find(store: clew.Store, paths: list[str], asked: _Asked, roots: Sequence[str] = ()) -> list[Found]:
     from clew.sources.filtering import OfProject
     from clew.sources.history import ImportHistory
     from clew.sources.langgraph_server import find_on_server, is_url
@@ -214,7 +237,7 @@ def _find(store: clew.Store, paths: list[str], asked: _Asked) -> list[Found]:
 
     history = ImportHistory(store)
     files = [path for path in paths if not is_url(path)]
-    found = list(find(files, only=asked.only, exclude=asked.exclude, known=history.unchanged_source))
+    found = list(find(files, only=asked.only, exclude=asked.exclude, known=history.unchanged_source, roots=roots))
     if asked.since is not None:
         edge = asked.since.timestamp() * 1e9
         found = [one for one in found if one.item.modified >= edge]
@@ -229,17 +252,16 @@ def _find(store: clew.Store, paths: list[str], asked: _Asked) -> list[Found]:
 
 def _import_other(store: clew.Store, path: str, found: list[Found], asked: _Asked) -> int:
     """Imports a file or folder that no source recognises; returns the exit code."""
-    from clew.cli.importing.other_files import from_cpe_file, from_export, from_runtime_folder
+    from clew.cli.importing.other_files import from_export, from_runtime_folder
     from clew.exports.jsonl_lines import FIRST
 
     if not os.path.isfile(path):
-        return from_runtime_folder(store, path, asked.dry_run, asked.form)
-    with open(path, "rb") as file:
+        unreadable = {one.item.path: one.why for one in found if one.unreadable}
+        return from_runtime_folder(store, path, unreadable, asked.dry_run, asked.again, asked.form)
+    with open_outside(path) as file:
         head = file.read(64)
     if head.startswith(FIRST):
-        return from_export(store, path, asked.dry_run, asked.form)
-    if head.startswith(b"SQLite format 3"):
-        return from_cpe_file(store, path, asked.dry_run, asked.form)
+        return from_export(store, path, asked.dry_run, asked.again, asked.form)
     why = next((one.why for one in found if one.why), "the file is empty")
     raise clew.Invalid(f"{plain(path)} was not imported: {why}", hint="'clew sources' lists the formats.")
 

@@ -22,7 +22,7 @@ from clew.cli.output.times import ago
 from clew.cli.setup.find import CPE_FILE
 from clew.cli.setup.open_store import open_for_reading, store_option
 from clew.cli.setup.scope import Scope, scope_options
-from clew.store.origin import origin_of
+from clew.store.origin import CPE_NOTE, origin_of
 from clew.store.summaries import Brief, Handles, all_handles, briefs
 
 FIRST = 10
@@ -99,7 +99,7 @@ def ls(
             out_lines(_table(rows))
             if not rows:
                 warn(_empty_notice(wanted))
-            _mention_cpe(store)
+            mention_cpe(store)
         if form != "json" and rest[0] is not None:
             if form == "text":
                 note("There are more. Use --all or a larger --limit.")
@@ -110,17 +110,17 @@ def ls(
     ctx.exit(DAMAGED if damaged else 0)
 
 
-def _mention_cpe(store: clew.Store) -> None:
+def mention_cpe(store: clew.Store) -> None:
     """Says that there is a file of CPE in this directory, unless it is the store, or all of it is imported."""
     if not os.path.isfile(CPE_FILE):
         return
-    from clew.agents.cpe.reader import NOTE, roots
+    from clew.agents.cpe.reader import roots
 
     found = roots(CPE_FILE)
     here = os.getcwd()
     for subagents in (False, True):
         for session in store.sessions.list(cwd=here, limit=500, subagents=subagents).all():
-            found.discard(str(session.extra.get(NOTE)))
+            found.discard(str(session.extra.get(CPE_NOTE)))
     if found:
         count = f"{len(found):,} conversation{'' if len(found) == 1 else 's'}"
         note(f"{CPE_FILE} here has {count} of CPE that {'is' if len(found) == 1 else 'are'} not in clew.")
@@ -241,7 +241,8 @@ def _first_words(session: clew.Session) -> str:
 def _subagent(session: clew.Session) -> str:
     """The name of a subagent and its run, as `clew run` labels it."""
     run = next((one.rpartition(":")[2] for one in session.labels if one.startswith(f"subagent:{session.agent}:")), "")
-    return " ".join(part for part in (session.agent, run, session.title) if part)
+    title = None if session.title in session.labels else session.title
+    return " ".join(part for part in (session.agent, run, title) if part)
 
 
 def _owner(store: clew.Store, session: clew.Session) -> str:

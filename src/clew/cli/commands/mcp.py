@@ -58,13 +58,13 @@ def mcp(port: int | None, allow_write: bool) -> None:
 
 
 def _sdk() -> Callable[..., MCPServer[Any]]:
-    """The function that creates a server. Invalid if the SDK is not installed."""
+    """The function that creates a server. MissingPackage if the SDK is not installed."""
     try:
         from clew.agents.mcp import server
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in ("mcp", "pydantic", "uvicorn"):
             raise
-        raise clew.Invalid("the MCP SDK is not installed", hint="Install it with: pip install 'clew[mcp]'") from None
+        raise clew.MissingPackage("the MCP SDK is not installed", "mcp") from None
     return server
 
 

@@ -78,7 +78,7 @@ def redact(
             else:
                 out_jsonl(spots)
     for damaged in found.unreadable:
-        warn(f"{bold('clew:')} {plain(damaged)} is damaged and was not scanned")
+        warn(f"{bold('clew:')} {plain(damaged)} cannot be read and was not scanned")
     ctx.exit(FAILED if found.spots else DAMAGED if found.unreadable else 0)
 
 
@@ -152,6 +152,8 @@ def _lines(found: Scan, store: Store) -> Iterator[str]:
         yield f"{plain(where)}  {rules}"
     if any(spot.what == "message" for spot in found.spots):
         yield dim("remove them from a message with: clew redact --apply MESSAGE")
+    if any(spot.what == "state" for spot in found.spots):
+        yield dim("a state cannot be redacted: prune the states, or purge the conversation")
     yield dim(f"scanned {list_counts(found.read) or 'an empty store'}")
 
 

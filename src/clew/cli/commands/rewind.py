@@ -29,12 +29,15 @@ from clew.cli.output.working_files import (
     untouched_lines,
 )
 from clew.cli.setup.ask import can_ask, confirm
-from clew.cli.setup.find import find_session
+from clew.cli.setup.find import find_session, message_id
 from clew.cli.setup.open_store import open_existing, store_option
 from clew.errors import NotFound
 from clew.exports.to_markdown import read
+from clew.store.origin import name_of
 
-force_option = click.option("--force", is_flag=True, help="Overwrite files that were changed by others since.")
+force_option = click.option(
+    "--force", is_flag=True, help="Overwrite files that others changed since, or that imported checkpoints change."
+)
 
 
 @click.command(
@@ -70,21 +73,27 @@ def rewind(
     """
     typed, message = pair(names)
     with open_existing() as store:
-        session = find_session(store, typed)
+        session, message = find_session(store, typed), message_id(store, message)
         if mode in (None, "conversation"):
             _conversation(store, session, message, dry_run, root, form)
             return
         checkpoints = checkpoints_of(session, root)
-        if not dry_run and not yes and can_ask():
+        if not dry_run and not yes:
             planned = checkpoints.rewind(message, dry_run=True, mode=mode, force=force)
+            if planned.imported and planned.can_rewind and not can_ask():
+                raise clew.Invalid(_imported(checkpoints.root), hint="Look at it with --dry-run, then use --yes.")
             lines = (
                 {display_path(one.path): line_of(one) for one in checkpoints.diff(message)}
-                if planned.can_rewind
+                if planned.can_rewind and can_ask()
                 else {}
             )
-            if planned.can_rewind and not _confirm(planned, lines):
+            if planned.imported:
+                warn(_imported(checkpoints.root))
+            if can_ask() and planned.can_rewind and not _confirm(planned, lines):
                 ctx.exit(1)
         done = checkpoints.rewind(message, dry_run=dry_run, mode=mode, force=force)
+        if done.imported and (dry_run or yes):
+            warn(_imported(checkpoints.root))
         ctx.exit(report_rewind(done, form, lambda: _sentence(done, session)))
 
 
@@ -124,6 +133,10 @@ def undo(
         ctx.exit(report_rewind(done, form, lambda: _undone(done, found)))
 
 
+def _imported(root: str) -> str:
+    return f"these checkpoints were imported from another program's history; they are for files in {plain(root)}"
+
+
 def _confirm(planned: Rewound, lines: Mapping[str, str]) -> bool:
     """Shows what would change, with `lines` for files, and asks."""
     for line in (*planned_lines(planned, lambda path: lines.get(path, plain(path))), *untouched_lines(planned)):
@@ -160,7 +173,7 @@ def _where(session: clew.Session) -> str:
         return "its beginning, before the first message"
     message, _ = read(last)
     words = "(damaged)" if message is None else plain(snippet(message))
-    return f"{last.handle}, {last.role}: {words}"
+    return f"{name_of(last)}, {last.role}: {words}"
 
 
 def _conversation(

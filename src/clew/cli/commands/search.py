@@ -16,9 +16,10 @@ from clew.cli.output.json import Form, json_options, node_json, out_lines, out_v
 from clew.cli.output.progress import ProgressLine
 from clew.cli.output.text import bold, clip, columns, dim, role_style, style, warn, width
 from clew.cli.output.times import ago, since_option, until_option
+from clew.cli.setup.find import find_point
 from clew.cli.setup.open_store import open_for_reading, store_option
 from clew.cli.setup.scope import Scope, scope_options
-from clew.store.origin import origin_of
+from clew.store.origin import name_of, origin_of
 
 if TYPE_CHECKING:
     from clew import Session
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     ),
 )
 @click.argument("words", nargs=-1, required=True)
-@click.option("--session", metavar="ID", help="Only in this conversation.")
+@click.option("--session", metavar="ID", help="Only in this conversation, or the one with this message.")
 @scope_options
 @click.option("--role", type=click.Choice(ROLES), help="Only messages with this role.")
 @since_option
@@ -61,9 +62,10 @@ def search(
     "Words in quotes" match a phrase; pre* matches words that start with pre.
     """
     with open_for_reading() as store:
+        within = None if session is None else find_point(store, session)[0].id
         with ProgressLine("indexing") as progress:
             find = partial(
-                store.search, " ".join(words), session=session, role=role, since=since, until=until,
+                store.search, " ".join(words), session=within, role=role, since=since, until=until,
                 mode="substring" if substring else "words", progress=progress,
             )  # fmt: skip
             hits = _within(find, limit, scope)
@@ -120,11 +122,12 @@ def _lines(hits: Iterable[Hit]) -> Iterator[str]:
         session, node = hit.session, hit.node
         tool = "" if session is None else plain(origin_of(session).tool)
         when = f"{tool}  {ago(node.created_at, now)}".strip()
-        start = style(node.handle, "33") + "  " + role_style(node.role, node.role.ljust(9))
+        name = name_of(node)
+        start = style(name, "33") + "  " + role_style(node.role, node.role.ljust(9))
         where = "no conversation" if session is None else f"{session.handle} {plain(session.title or 'untitled')}"
         room = columns()
         if room is not None:
-            where = clip(where, max(8, room - len(node.handle) - 11 - width(when) - 6))
+            where = clip(where, max(8, room - len(name) - 11 - width(when) - 6))
         yield f"{start}  {bold(where)}  {dim(when)}"
         yield "    " + _highlight(*_escape(hit.snippet, hit.marks), None if room is None else max(20, room - 4))
 

@@ -18,10 +18,22 @@ from clew.cli.options import examples
 from clew.cli.output.json import Form, json_options, node_json, out_lines, session_json
 from clew.cli.output.text import bold, dim, is_terminal, many, out_json, out_jsonl, role_style, style, warn, wrap
 from clew.cli.output.times import ago, local
-from clew.cli.setup.find import find, find_session
+from clew.cli.setup.find import find, find_point, find_session
 from clew.cli.setup.open_store import open_for_reading, store_option
 from clew.exports.to_html import html
-from clew.exports.to_markdown import HIDDEN, fold_block, is_interrupted, json_fence, markdown, placeholder, read
+from clew.exports.to_markdown import (
+    HIDDEN,
+    fold_block,
+    is_interrupted,
+    json_fence,
+    markdown,
+    placeholder,
+    read,
+    count_replaced,
+    seam_text,
+)
+from clew.store.origin import name_of
+from clew.store.windows import between
 
 
 @click.command(
@@ -35,6 +47,7 @@ from clew.exports.to_markdown import HIDDEN, fold_block, is_interrupted, json_fe
 )
 @click.argument("id", required=False, metavar="[ID]")
 @click.option("--last", type=click.IntRange(1), metavar="N", help="Show only the last N messages.")
+@click.option("--current", is_flag=True, help="Leave out messages that a compaction replaced: what the model sees now.")
 @click.option("--follow", "-f", is_flag=True, help="Keep printing new messages until Ctrl+C.")
 @click.option("--fold", is_flag=True, help="Show thinking and tool calls on one line each; in HTML, collapsed.")
 @click.option(
@@ -45,13 +58,23 @@ from clew.exports.to_markdown import HIDDEN, fold_block, is_interrupted, json_fe
 @store_option
 @click.pass_context
 def show(
-    ctx: click.Context, id: str | None, last: int | None, follow: bool, fold: bool, kind: Kind, form: Form
+    ctx: click.Context,
+    id: str | None,
+    last: int | None,
+    current: bool,
+    follow: bool,
+    fold: bool,
+    kind: Kind,
+    form: Form,
 ) -> None:
     """Show the conversation ID; or, if ID is a message, the messages up to it.
 
     Without ID, shows the latest conversation of the current directory. ID can be an ID or a handle, the beginning of an
     ID or of a title, or a position: @last is the conversation that was active last, @-2 the one before it. On a
     terminal, uses PAGER if it is set.
+
+    Shows the whole history: where a compaction replaced messages by a summary, a line says so, and in JSON the first
+    message after it has the field "compacted", the number of messages before.
     """
     if kind != "text" and form != "text":
         raise click.UsageError("--as cannot be used with --json or --jsonl")
@@ -62,19 +85,15 @@ def show(
     with open_for_reading() as store:
         found = find_session(store, None) if id is None else find(store, id)
         session = found if isinstance(found, clew.Session) else None
-        nodes: Iterable[clew.Node]
-        if session is None:
-            if follow:
-                raise click.UsageError("--follow needs a conversation, not a message")
-            nodes = store.nodes.path(found.id, last=last)
-        else:
-            nodes = session.iter() if last is None else session.path(last=last)
-            nodes = _follow(session, nodes) if follow else nodes
+        if session is None and follow:
+            raise click.UsageError("--follow needs a conversation, not a message")
+        nodes = _current(store, found, last) if current else _history(store, found, last)
+        nodes = _follow(session, nodes) if session is not None and follow else nodes
         nodes = _collect_damaged(nodes, damaged)
         if form == "text":
             out_lines(_lines(session, nodes, kind, fold), paged=not follow)
         else:
-            messages = (node_json(node) for node in nodes)
+            messages = map(_message_json, nodes)
             if form == "jsonl":
                 out_jsonl(messages)
             else:
@@ -85,6 +104,29 @@ def show(
 
 
 Kind = Literal["text", "markdown", "md", "html", "json", "raw"]
+
+
+def _current(store: clew.Store, found: clew.Session | clew.Node, last: int | None) -> Iterable[clew.Node]:
+    """The messages that the model sees."""
+    if isinstance(found, clew.Session):
+        return found.iter() if last is None else found.path(last=last)
+    return store.nodes.path(found.id, last=last)
+
+
+def _history(store: clew.Store, found: clew.Session | clew.Node, last: int | None) -> Iterable[clew.Node]:
+    """All messages, also those that compactions replaced."""
+    if isinstance(found, clew.Session):
+        return found.history() if last is None else between(found, -last)
+    try:
+        session, head = find_point(store, found.id)
+    except clew.NotFound:  # a message of no conversation: nothing can have compacted it
+        return _current(store, found, last)
+    return between(session, 1 if last is None else -last, head=head)
+
+
+def _message_json(node: clew.Node) -> dict[str, Any]:
+    before = count_replaced(node)
+    return {**node_json(node), **({"compacted": before} if before else {})}
 
 
 def _follow(session: clew.Session, nodes: Iterable[clew.Node]) -> Iterator[clew.Node]:
@@ -136,6 +178,8 @@ def _text(session: clew.Session | None, nodes: Iterable[clew.Node], fold: bool) 
     for number, node in enumerate(nodes):
         if number or session is not None:
             yield ""
+        if before := count_replaced(node):
+            yield from (*(style(line, "33") for line in wrap(seam_text(before))), "")
         message, why = read(node)
         yield _header(node, message)
         if message is None:
@@ -164,7 +208,7 @@ def _head(session: clew.Session) -> Iterator[str]:
 
 def _header(node: clew.Node, message: clew.Message | None) -> str:
     model = (message and message.model) or ""
-    beside = [style(node.handle, "33"), dim(local(node.created_at)), *([dim(plain(model))] if model else [])]
+    beside = [style(name_of(node), "33"), dim(local(node.created_at)), *([dim(plain(model))] if model else [])]
     beside += [style("interrupted", "33")] if is_interrupted(message) else []
     return f"{role_style(node.role, f'## {node.role}')} {dim('·')} {dim(' · ').join(beside)}"
 

@@ -19,6 +19,7 @@ from clew.cli.output.json import Form, iso, json_options, out_lines, out_value, 
 from clew.cli.output.outcomes import Success, for_each, report_outcomes
 from clew.cli.output.text import bold, dim, many, out, out_document, role_style, style, warn
 from clew.cli.output.times import ago, local
+from clew.cli.setup.find import find_point
 from clew.cli.setup.open_store import open_existing, open_for_reading, open_or_create, store_option
 from clew.cli.setup.snapshot_location import place, place_option, place_or, resolve
 from clew.convert import convert_session
@@ -105,6 +106,7 @@ def save(
 ) -> None:
     """Save CONVERSATION with its system prompt and tools as a snapshot, and print the snapshot's ID.
 
+    With a message in place of CONVERSATION, saves the messages up to it.
     A conversation with messages of several providers needs --to; 'clew snapshot convert' shows what a conversion
     changes. With --file, saves a snapshot document and replaces a snapshot with the same ID.
     """
@@ -112,7 +114,7 @@ def save(
         raise click.UsageError("give either CONVERSATION or --file")
     if session is not None:
         with open_existing() as store, store.transaction():
-            made = _take(store, session, system_prompt, to)
+            made = _take(store, *find_point(store, session), system_prompt, to)
             if place_name is not None:
                 store.snapshots.delete(made.id)
         if place_name is not None:
@@ -185,19 +187,25 @@ def rm(
 snapshot.add_command(convert)
 
 
-def _take(store: clew.Store, session: str, system_prompt: str | None, to: str | None) -> Snapshot:
-    """Takes a snapshot of a session; with `to`, of a temporary converted copy."""
-    if to is not None:
-        converted = convert_session(store, session, to=to).session
-        made = store.snapshots.take(converted, system_prompt=system_prompt)
-        delete_session(converted)
-        return made
+def _take(
+    store: clew.Store, session: clew.Session, until: str | None, system_prompt: str | None, to: str | None
+) -> Snapshot:
+    """Takes a snapshot of a session, or of its messages up to `until`; with `to`, of a temporary converted copy."""
+    taken = session if until is None else session.fork(at=until)
     try:
-        return store.snapshots.take(session, system_prompt=system_prompt)
+        if to is not None:
+            converted = convert_session(store, taken, to=to).session
+            made = store.snapshots.take(converted, system_prompt=system_prompt)
+            delete_session(converted)
+        else:
+            made = store.snapshots.take(taken, system_prompt=system_prompt)
     except clew.Invalid as error:
         if "several providers" in error.message:
-            error.hint = f"Choose one: clew snapshot save {plain(session)} --to PROVIDER"
+            error.hint = f"Choose one: clew snapshot save {session.handle} --to PROVIDER"
         raise
+    if until is not None:
+        delete_session(taken)
+    return made
 
 
 def _remove(store: SnapshotStore, asked: str, dry_run: bool, purge: bool) -> Success:

@@ -30,24 +30,29 @@ class _Imported(NamedTuple):
 @click.argument("name", required=False)
 @json_options
 @store_option
-def sources(name: str | None, form: Form) -> None:
+@click.pass_context
+def sources(ctx: click.Context, name: str | None, form: Form) -> None:
     """List the formats that 'clew import' reads: where each is looked for, what is there, what was imported when.
 
-    Formats of which clew found files come first.
+    Formats of which clew found files come first. Exit code 8 if files or folders could not be read; they are listed on
+    stderr.
     """
-    from clew.cli.importing.found import this_home
+    from clew.cli.importing.found import tell_unreadable, this_home
     from clew.sources.contract import Home
     from clew.sources.registry import find, places, source_named
     from clew.sources.registry import sources as all_sources
 
     home, imported = this_home(), _imported()
     rows: list[dict[str, Any]] = []
+    unreadable: dict[str, str] = {}
     found: list[str] = []
     missing: list[str] = []
     by_title = sorted(all_sources(), key=lambda source: source.title.casefold())
     for source in by_title if name is None else (source_named(name),):
         looked = {system: list(source.discover(Home(_HOMES[system], {}, system))) for system in SYSTEMS}
-        files = [one.item for one in find(places(source, home), only=source) if one.source is not None]
+        there = list(find(places(source, home), only=source))
+        unreadable |= {one.item.path: one.why for one in there if one.unreadable}
+        files = [one.item for one in there if one.source is not None]
         done = imported.get(source.name)
         rows.append({
             "name": source.name, "title": source.title, "looked_for": looked,
@@ -62,6 +67,7 @@ def sources(name: str | None, form: Form) -> None:
         out_json(rows)
     elif form == "jsonl":
         out_jsonl(rows)
+    ctx.exit(tell_unreadable(unreadable))
 
 
 _HOMES = {"linux": "~", "darwin": "~", "win32": "%USERPROFILE%"}

@@ -14,7 +14,7 @@ from clew.cli.options import dry_run_option, examples
 from clew.cli.output.json import Form, json_options, session_json
 from clew.cli.output.outcomes import Success, for_each, report_outcomes, roll_back
 from clew.cli.output.text import clip
-from clew.cli.setup.find import act_on
+from clew.cli.setup.find import act_on, find_trashed
 from clew.cli.setup.open_store import open_existing, store_option
 
 _sessions = click.argument("sessions", nargs=-1, required=True, metavar="CONVERSATION...")
@@ -49,7 +49,8 @@ def restore(ctx: click.Context, sessions: tuple[str, ...], form: Form) -> None:
     Exit code 8 if only some were restored.
     """
     with open_existing() as store:
-        ctx.exit(report_outcomes(for_each(sessions, _action(store.sessions.restore, "restored")), form))
+        restore = _action(lambda typed: store.sessions.restore(find_trashed(store, typed)), "restored")
+        ctx.exit(report_outcomes(for_each(sessions, restore), form))
 
 
 @click.command(epilog=examples("clew hold k3m9qa", 'clew hold k3m9qa q8r2vt --reason "Audit of May"'))

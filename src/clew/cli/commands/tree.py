@@ -32,6 +32,7 @@ from clew.cli.output.times import local
 from clew.cli.output.tree_layout import END, INDENT, TreeItem, TreeRow, arrange, snippet
 from clew.cli.setup.find import find
 from clew.cli.setup.open_store import open_for_reading, store_option
+from clew.store.origin import name_of
 
 PAGE = 500
 
@@ -158,8 +159,9 @@ def _tree_item(node: clew.Node, damaged: list[str], traces: Mapping[str, Trace],
         words = "(damaged)"
     trace = traces.get(node.id, Trace("", None))
     role = names.get(node.role, node.role)
-    at = node.created_at
-    return TreeItem(node.id, node.parent_id, at, role, node.handle, words, trace.agent or None, trace.called_at)
+    at, name = node.created_at, name_of(node)
+    given = None if name == node.handle else name
+    return TreeItem(node.id, node.parent_id, at, role, node.handle, words, trace.agent or None, trace.called_at, given)
 
 
 def _deepest(room: int) -> int:
@@ -171,10 +173,11 @@ def _lines(rows: Iterable[TreeRow], room: int | None) -> Iterator[str]:
     for item, level, last in rows:
         indent = INDENT * (level if room is None else min(level, _deepest(room)))
         role = role_style(item.role.partition("_")[0], item.role.upper())
-        start = f"{indent}{style(item.handle, '33')} {dim(f'({local(item.at)})')} [{role}]"
+        name = item.cpe_id or item.handle
+        start = f"{indent}{style(name, '33')} {dim(f'({local(item.at)})')} [{role}]"
         words = plain(item.snippet if item.agent is None else f"↳ {item.agent}: {item.snippet}")
         if room is not None:  # a wrapped line would break the tree
-            words = clip(words, max(4, room - len(indent) - len(item.handle) - len(item.role) - 23))
+            words = clip(words, max(4, room - len(indent) - len(name) - len(item.role) - 23))
         yield f"{start} {words}".rstrip()
         if last:
             yield indent + dim(END)
@@ -193,4 +196,5 @@ def _json(rows: TreeRow) -> dict[str, Any]:
         "under": item.under,
         "level": rows.level,
         "last": rows.last,
+        **({} if item.cpe_id is None else {"cpe_id": item.cpe_id}),
     }

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import click
 
 from clew.base.visible import plain
+from clew.cli.exits import PARTIAL
 from clew.cli.output.json import home_short, iso
 from clew.cli.output.progress import size
 from clew.cli.output.text import bold, clip, columns, dim, many, pad, warn, width
@@ -91,6 +92,13 @@ def json_rows(found: Sequence[History]) -> list[dict[str, Any]]:
         {name: iso(value) if name in times and value is not None else value for name, value in one._asdict().items()}
         for one in found
     ]
+
+
+def tell_unreadable(found: Mapping[str, str]) -> int:
+    """Names files and folders that cannot be read, with the reasons; returns the exit code."""
+    for path, why in found.items():
+        warn(f"{bold('unreadable')} {plain(path)}: {plain(why)}")
+    return PARTIAL if found else 0
 
 
 def looked_at(paths: Sequence[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clew.cli.importing.found import looked_at, table, this_home
+from clew.cli.importing.found import looked_at, table, tell_unreadable, this_home
 from clew.cli.output.json import out_lines
 from clew.cli.output.text import bold, out
 
@@ -11,7 +11,8 @@ def show_found() -> None:
     """The histories on this machine as a table, or where they were looked for; asks nothing."""
     from clew.sources.survey import survey
 
-    found = survey(this_home())
+    unreadable: dict[str, str] = {}
+    found = survey(this_home(), unreadable=unreadable)
     out()
     out(bold("Your histories"))
     out()
@@ -20,6 +21,7 @@ def show_found() -> None:
         out("Import them with: clew import --yes")
     else:
         show_looked_at()
+    tell_unreadable(unreadable)
 
 
 def show_looked_at() -> None:

@@ -14,7 +14,7 @@ from clew.cli.output.json import Form, home_short, out_lines
 from clew.cli.output.text import bold, dim, many, note, out_jsonl, warn
 from clew.errors import ClewError
 from clew.sources.registry import Found
-from clew.sources.run import FileOutcome, run
+from clew.sources.run import UNWRITABLE, FileOutcome, run
 from clew.sources.runs import Run, run_handle
 from clew.sources.watching import watch
 
@@ -38,6 +38,8 @@ class LiveImport:
         """Paths that could not be read; they are tried once more."""
         self._told: set[tuple[str, str]] = set()
         self._new = 0
+        self._full = False
+        """True while the store cannot be written, which is said once."""
 
     def run(self) -> int:
         """Imports until Ctrl-C; returns the exit code."""
@@ -71,17 +73,25 @@ class LiveImport:
         found: dict[str, Found] = {}
         for path in {**dict.fromkeys(changed), **dict.fromkeys(again)}:
             try:
-                found |= {one.item.name: one for one in self._find(path) if one.source is not None}
+                found |= {one.item.name: one for one in self._find(path) if one.source or one.unreadable}
             except ClewError:  # it went away
                 continue
         messages = conversations = 0
-        for outcome in run(self._store, found.values(), stop=self._stop, run=self._run):
-            messages += outcome.messages
-            conversations += len(outcome.conversations)
-            path = found[outcome.path].item.path
-            if outcome.state == "skipped" and path not in again:
-                self._failed.add(path)
-            self._tell(outcome, quiet=summary)
+        waiting = dict(found)
+        try:
+            for outcome in run(self._store, found.values(), stop=self._stop, run=self._run):
+                messages += outcome.messages
+                conversations += len(outcome.conversations)
+                path = waiting.pop(outcome.path).item.path
+                if outcome.state == "stopped" or (outcome.state == "skipped" and path not in again):
+                    self._failed.add(path)
+                self._tell(outcome, quiet=summary)
+            self._full = self._full and not found
+        except UNWRITABLE as error:
+            if not self._full:
+                warn(f"clew: {plain(error.message)}. {error.hint} The next change is imported with the rest.")
+            self._full = True
+            self._failed |= again | {one.item.path for one in waiting.values()}
         self._new += messages
         if summary and self._form == "text":
             out_lines(

@@ -7,26 +7,29 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import clew
+from clew.base.outside import open_outside
 from clew.base.visible import plain
 from clew.cli.exits import PARTIAL
+from clew.cli.importing.report import left_out
 from clew.cli.output.json import Form, out_lines
 from clew.cli.output.progress import ProgressLine
-from clew.cli.output.text import bold, dim, many, out_json, out_jsonl, warn
+from clew.cli.output.text import bold, dim, many, note, out_json, out_jsonl, warn
+from clew.cli.setup.open_store import timeout_setting
 from clew.store.trial import trial
 
 if TYPE_CHECKING:
     from clew.agents import ImportReport, SkippedFile
 
 
-def from_export(store: clew.Store, path: str, dry_run: bool, form: Form) -> int:
+def from_export(store: clew.Store, path: str, dry_run: bool, again: bool, form: Form) -> int:
     """Imports clew's own JSONL and prints the result; returns the exit code."""
     from clew import exports
 
     total = os.path.getsize(path)
-    with open(path, "rb") as file, ProgressLine("Importing", in_bytes=True) as line:
+    with open_outside(path) as file, ProgressLine("Importing", in_bytes=True) as line:
 
         def restore(into: clew.Store) -> exports.Restored:
-            return exports.restore(into, file, progress=lambda done: line(done, total))
+            return exports.restore(into, file, again=again, progress=lambda done: line(done, total))
 
         if dry_run:
             with trial(store) as copy:
@@ -37,6 +40,8 @@ def from_export(store: clew.Store, path: str, dry_run: bool, form: Form) -> int:
         verb = "would be imported" if dry_run else "imported"
         counts = f"{many(done.messages, 'new message')} in {many(done.sessions, 'new conversation')}"
         out_lines([f"{counts} {verb}{_stored_before(done.known)}"])
+        if done.purged:
+            note(left_out(done.purged))
         if not done.complete:
             warn(f"{bold('skipped')} {plain(path)}: the file was cut off; its end is missing")
     else:
@@ -44,14 +49,28 @@ def from_export(store: clew.Store, path: str, dry_run: bool, form: Form) -> int:
     return 0 if done.complete else PARTIAL
 
 
-def from_runtime_folder(store: clew.Store, folder: str, dry_run: bool, form: Form) -> int:
-    """Imports the sessions of an agent runtime and prints the result; returns the exit code."""
+def from_runtime_folder(
+    store: clew.Store, folder: str, unreadable: dict[str, str], dry_run: bool, again: bool, form: Form
+) -> int:
+    """Imports the sessions of an agent runtime and prints the result; returns the exit code.
+
+    `unreadable` are paths below the folder that cannot be opened, with the reasons.
+    """
     from clew import agents
 
-    with agents.SessionStore(store) as sessions:
-        done = agents.import_tree(sessions, folder, dry_run=dry_run)
+    try:
+        with agents.SessionStore(store) as sessions:
+            done = agents.import_tree(sessions, folder, dry_run=dry_run, again=again)
+    except clew.NotFound:
+        if not unreadable:
+            raise
+        done = agents.ImportReport((), (), ())
+    for path in unreadable.keys() - {one.path for one in done.skipped}:
+        done = done._replace(skipped=(*done.skipped, agents.SkippedFile(path, None, unreadable[path])))
     if form == "text":
         out_lines(_lines(done, dry_run))
+        if done.purged:
+            note(left_out(done.purged))
         for one in done.skipped:
             warn(f"{bold('skipped')} {_where(one, folder)}: {plain(one.why)}")
     elif form == "json":
@@ -62,19 +81,21 @@ def from_runtime_folder(store: clew.Store, folder: str, dry_run: bool, form: For
     return PARTIAL if done.skipped else 0
 
 
-def from_cpe_file(store: clew.Store, path: str, dry_run: bool, form: Form) -> int:
+def from_cpe_file(store: clew.Store, path: str, dry_run: bool, again: bool, form: Form) -> int:
     """Imports a CPE file and prints the result; returns the exit code."""
     from clew.agents import cpe
 
-    done = cpe.import_file(store, path, dry_run=dry_run)
-    sessions, skipped = ([one._asdict() for one in many] for many in done)
+    done = cpe.import_file(store, path, dry_run=dry_run, again=again, timeout=timeout_setting())
+    sessions, skipped = ([one._asdict() for one in many] for many in (done.sessions, done.skipped))
     if form == "json":
-        out_json({"sessions": sessions, "skipped": skipped})
+        out_json({"sessions": sessions, "skipped": skipped, "purged": done.purged})
     elif form == "jsonl":
         out_jsonl([*({"session": one} for one in sessions), *({"skipped": one} for one in skipped)])
     else:
         lines = [f"{one.id}  {many(one.messages, 'message')}{_stored_before(one.known)}" for one in done.sessions]
         out_lines([*lines, _summary(len(sessions), len(skipped), dry_run)])
+        if done.purged:
+            note(left_out(done.purged))
         for other in done.skipped:
             warn(f"{bold('skipped')} message {plain(other.id)}: {plain(other.why)}")
     return PARTIAL if skipped else 0
@@ -109,4 +130,5 @@ def _json(done: ImportReport) -> dict[str, Any]:
         "sessions": [one._asdict() for one in done.sessions],
         "memories": list(done.memories),
         "skipped": [one._asdict() for one in done.skipped],
+        "purged": done.purged,
     }

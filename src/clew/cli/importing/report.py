@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -11,11 +13,13 @@ from typing import Any
 import clew
 from clew.base.visible import plain
 from clew.cli.exits import INTERRUPTED, PARTIAL
+from clew.cli.importing.found import SPACE
 from clew.cli.output.json import Form, out_lines
-from clew.cli.output.progress import ProgressLine
+from clew.cli.output.progress import ProgressLine, size
 from clew.cli.output.text import bold, many, note, out_json, out_jsonl, warn
+from clew.sources.history import ImportHistory
 from clew.sources.registry import Found
-from clew.sources.run import FileOutcome, run
+from clew.sources.run import UNWRITABLE, FileOutcome, run
 from clew.sources.runs import Run, run_handle
 
 MOST = 20
@@ -53,12 +57,27 @@ class StopSwitch:
 
 
 def import_files(
-    store: clew.Store, found: Iterable[Found], paths: Iterable[str], form: Form, *, dry_run: bool, again: bool
+    store: clew.Store,
+    found: Iterable[Found],
+    paths: Iterable[str],
+    form: Form,
+    *,
+    dry_run: bool,
+    again: bool,
+    force: bool,
 ) -> int:
-    """Imports files and prints what became of them; returns the exit code."""
-    this, stop = Run(store, tuple(paths)), StopSwitch()
+    """Imports files and prints what became of them; returns the exit code. StorageFull if they cannot fit."""
+    this, stop, files = Run(store, tuple(paths)), StopSwitch(), list(found)
+    if not dry_run and not force:
+        _check_space(store, files)
+    done, error = list[FileOutcome](), None
     with stop.listening(), ProgressLine("Importing", in_bytes=True) as line:
-        done = list(run(store, found, dry_run=dry_run, again=again, progress=line, stop=stop, run=this))
+        try:
+            done.extend(run(store, files, dry_run=dry_run, again=again, progress=line, stop=stop, run=this))
+        except UNWRITABLE as unwritable:
+            error = unwritable
+            left = many(len(files) - len(done) + 1, "file")
+            error.hint = f"{left} not imported. {error.hint} The same command then imports the rest."
     added = any(one.conversations for one in done) and not dry_run
     handle = run_handle(store, this.id) if added else None
     if form == "json":
@@ -67,10 +86,30 @@ def import_files(
         out_jsonl([file_row(one) for one in done])
     else:
         _tell(done, handle, dry_run=dry_run)
+    if error is not None:
+        raise error
     if stop.pressed:
         warn("Interrupted. Whole conversations are stored; the same command imports the rest.")
         return INTERRUPTED
     return exit_code(done)
+
+
+def _check_space(store: clew.Store, found: Iterable[Found]) -> None:
+    """StorageFull if the disk of the store is too small for what is new in these files."""
+    if not os.path.isfile(store.path):  # on a server, or in memory
+        return
+    history = ImportHistory(store)
+    changed = [one.item for one in found if one.source is not None and not one.unchanged]
+    known = [history.find(item) for item in changed]
+    new = sum(
+        max(0, item.size - (0 if file is None else file.state[0])) for item, file in zip(changed, known, strict=True)
+    )
+    need, free = round(new * SPACE), shutil.disk_usage(os.path.dirname(os.path.abspath(store.path))).free
+    if need > free:
+        raise clew.StorageFull(
+            f"the import needs about {size(need)}, and {size(free)} are free for {store.path}",
+            hint="Free some space, import a part (--from, --since, --project), or use --force to store what fits.",
+        )
 
 
 def exit_code(done: Iterable[FileOutcome]) -> int:
@@ -78,7 +117,7 @@ def exit_code(done: Iterable[FileOutcome]) -> int:
     files = list(done)
     if any(one.skipped or one.state in ("skipped", "trashed", "stopped") for one in files):
         return PARTIAL
-    return 0 if any(one.conversations or one.state == "unchanged" for one in files) else PARTIAL
+    return 0 if any(one.conversations or one.purged or one.state == "unchanged" for one in files) else PARTIAL
 
 
 def _tell(done: list[FileOutcome], run: str | None, *, dry_run: bool) -> None:
@@ -103,8 +142,15 @@ def _tell(done: list[FileOutcome], run: str | None, *, dry_run: bool) -> None:
         if counts["empty"]:
             line += f": {many(counts['empty'], 'empty file')}"
     out_lines([line])
+    if gone := sum(one.purged for one in done):
+        note(left_out(gone))
     if run is not None and new:
         note(f"Undo with: clew import --undo {run}")
+
+
+def left_out(purged: int) -> str:
+    """What is said of messages and records that were purged, as people read it."""
+    return f"{many(purged, 'record')} purged earlier left out; --again imports them"
 
 
 def file_row(one: FileOutcome) -> dict[str, Any]:

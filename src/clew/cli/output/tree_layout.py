@@ -26,6 +26,7 @@ class TreeItem(NamedTuple):
     """The subagent whose conversation starts here."""
     under: str | None = None
     """The message to show it under if it has no parent: the one that called the subagent."""
+    cpe_id: str | None = None
 
 
 class TreeRow(NamedTuple):

@@ -32,7 +32,7 @@ def pair(names: Sequence[str]) -> tuple[str | None, str]:
 
 def checkpoints_of(session: clew.Session, root: str | None) -> Checkpoints:
     """The checkpoints of a session."""
-    return Checkpoints(session, root or session.cwd or os.getcwd())
+    return Checkpoints(session, root or session.cwd or os.getcwd(), home=os.path.expanduser("~"))
 
 
 def summary(changed: int, counted: LineCount) -> str:

@@ -4,7 +4,7 @@
 |---|---|
 | `01890a5d-…`, `k3m9qa` | an id or a handle |
 | `01890a5d`, `5f2c`, `k3m9` | the beginning of an id, in clew or in the tool it was imported from, or of a handle |
-| `aB3xY9` | the id of a message imported from CPE |
+| `aB3xY9` | the id of a message imported from CPE, never its conversation |
 | `Build fa` | the beginning of a title |
 | `@last`, `@-2` | the conversation that was active last, the one before it |
 """
@@ -15,7 +15,6 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import click
 
@@ -24,9 +23,6 @@ from clew.base.visible import plain
 from clew.cli.output.text import clip
 from clew.errors import Ambiguous, NotFound
 
-if TYPE_CHECKING:
-    from clew.agents.cpe.names import CpeMessage
-
 NAMES = "clew.names"
 """Key in the context for ids of another program's file, mapped to ids of clew."""
 MOST = 8
@@ -34,6 +30,8 @@ MOST = 8
 CPE_FILE = ".cpeconvo"
 """The file in which CPE keeps the conversations of a directory."""
 _CPE_ID = re.compile(r"[A-Za-z0-9]{6}")
+_CPE_IDS = "clew.cpe_ids"
+"""Key in the context for the imported messages of CPE, which are read once."""
 _POSITION = re.compile(r"@(last|-[1-9][0-9]{0,6})")
 _ID = re.compile(r"[0-9a-f-]{1,36}", re.IGNORECASE)
 SHORTEST = 4
@@ -42,7 +40,7 @@ SHORTEST = 4
 
 def find(store: clew.Store, typed: str) -> clew.Session | clew.Node:
     """The session or message that is meant. NotFound, with similar ones; Ambiguous."""
-    typed = click.get_current_context().meta.get(NAMES, {}).get(typed, typed)
+    typed = _in_file(typed)
     session = node = None
     with suppress(NotFound):
         session = store.sessions.get(typed)
@@ -50,37 +48,73 @@ def find(store: clew.Store, typed: str) -> clew.Session | clew.Node:
         node = store.nodes.get(typed)[0]
     if session is not None and node is not None and session.id != node.id:
         raise Ambiguous("handle", typed, [f"conversation {session.id}", f"message {node.id}"])
-    if session is None and node is None and (known := _message_of_cpe(store, typed)) is not None:
-        return known.node
-    return session or node or _search(store, typed, "conversation or message")
+    return session or node or _message_of_cpe(store, typed) or _search(store, typed, "conversation or message")
 
 
 def find_session(store: clew.Store, typed: str | None) -> clew.Session:
-    """The session that is meant; without a name, the latest of the current directory. NotFound, Ambiguous."""
+    """The session that is meant; without a name, the latest of the current directory. NotFound, Ambiguous.
+
+    The id of a message never stands for its session: NotFound, and the hint names the session.
+    """
     if typed is None:
         try:
             return store.sessions.latest(os.getcwd())
         except NotFound:
             hint = "Name one: 'clew ls' lists them, and @last is the latest of all directories."
             raise NotFound("conversation of this directory", "", hint=hint) from None
-    typed = click.get_current_context().meta.get(NAMES, {}).get(typed, typed)
     with suppress(NotFound):
         return store.sessions.get(typed)
-    known = _message_of_cpe(store, typed)
-    return _search(store, typed, "conversation") if known is None else known.session
+    try:
+        return _search(store, typed, "conversation")
+    except NotFound as error:
+        with suppress(NotFound):
+            error.hint = _message_hint(store, typed, find_message(store, typed))
+        raise
 
 
 def find_message(store: clew.Store, typed: str) -> clew.Node:
     """The message with this id, handle or CPE id. NotFound, Ambiguous."""
-    typed = click.get_current_context().meta.get(NAMES, {}).get(typed, typed)
-    try:
-        return store.nodes.get(typed)[0]
-    except NotFound:
-        known = _message_of_cpe(store, typed)
-        if known is None:
-            hint = _cpe_hint(typed) or "'clew show CONVERSATION' shows the IDs of messages."
-            raise NotFound("message", typed, hint=hint) from None
-        return known.node
+    typed, node = _in_file(typed), None
+    with suppress(NotFound):
+        node = store.nodes.get(typed)[0]
+    known = _message_of_cpe(store, typed)
+    if node is not None and known is not None and node.id != known.id:
+        raise Ambiguous("message", typed, [node.id, known.id])
+    if node is None and known is None:
+        hint = _cpe_hint(typed) or "'clew show CONVERSATION' shows the IDs of messages."
+        raise NotFound("message", typed, hint=hint)
+    return node or known  # type: ignore[return-value]
+
+
+def find_point(store: clew.Store, typed: str | None) -> tuple[clew.Session, str | None]:
+    """A session; for a message, its session and its id. Otherwise like `find_session`. NotFound, Ambiguous."""
+    found = find_session(store, None) if typed is None else find(store, typed)
+    if isinstance(found, clew.Session):
+        return found, None
+    session = _session_of(store, found)
+    if session is None:
+        raise NotFound("conversation of message", str(typed), hint="The message belongs to no conversation.")
+    return session, found.id
+
+
+def message_id(store: clew.Store, typed: str) -> str:
+    """The id of a message imported from CPE; anything else as it was typed, for the library to resolve."""
+    with suppress(NotFound):
+        store.nodes.get(typed)
+        return typed
+    known = _message_of_cpe(store, typed)
+    return typed if known is None else known.id
+
+
+def find_trashed(store: clew.Store, typed: str) -> str:
+    """The id of the session in the trash that has this message of CPE; anything else as it was typed."""
+    if not _CPE_ID.fullmatch(typed):
+        return typed
+    from clew.agents.cpe.names import imported_ids
+
+    for session in imported_ids(store, trashed=True).get(typed, {}).values():
+        return session.id
+    return typed
 
 
 def describe_session(store: clew.Store, id: str) -> str:
@@ -136,13 +170,40 @@ def _search(store: clew.Store, typed: str, what: str) -> clew.Session:
     raise NotFound(what, typed, hint=hint)
 
 
-def _message_of_cpe(store: clew.Store, typed: str) -> CpeMessage | None:
-    """The imported message with this id in CPE."""
+def _in_file(typed: str) -> str:
+    """The id for the id of another program's file."""
+    names: dict[str, str] = click.get_current_context().meta.get(NAMES, {})
+    return names.get(typed, typed)
+
+
+def _message_of_cpe(store: clew.Store, typed: str) -> clew.Node | None:
+    """The imported message with this id in CPE. Ambiguous if two files had one."""
     if not _CPE_ID.fullmatch(typed):
         return None
-    from clew.agents.cpe.names import find_message
+    from clew.agents.cpe.names import imported_ids
 
-    return find_message(store, typed)
+    meta = click.get_current_context().meta
+    if _CPE_IDS not in meta:
+        meta[_CPE_IDS] = imported_ids(store)
+    found = list(meta[_CPE_IDS].get(typed, ()))
+    if len(found) > 1:
+        raise Ambiguous("message", typed, found)
+    with suppress(NotFound):  # this command may have deleted it
+        return store.nodes.get(found)[0] if found else None
+    return None
+
+
+def _session_of(store: clew.Store, node: clew.Node) -> clew.Session | None:
+    from clew.store.parts import Parts
+
+    return Parts.of(store).search.session_with(node)
+
+
+def _message_hint(store: clew.Store, typed: str, node: clew.Node) -> str:
+    """What to type instead of the id of a message, where a conversation is expected."""
+    session = _session_of(store, node)
+    of = "" if session is None else f" of conversation {_describe(session)}; to act on all of it, use {session.handle}"
+    return f"{plain(typed)} is a message{of}. Delete only the message with: clew conversation delete {plain(typed)}"
 
 
 def _cpe_hint(typed: str) -> str | None:
@@ -174,7 +235,8 @@ def _has_id(session: clew.Session, wanted: str) -> bool:
         return False
     from clew.store.origin import origin_of  # loads the store, which not every command needs
 
-    return session.id.startswith(wanted) or origin_of(session).id.casefold().startswith(wanted)
+    origin = origin_of(session)  # an id of CPE is that of a message
+    return session.id.startswith(wanted) or (origin.tool != "cpe" and origin.id.casefold().startswith(wanted))
 
 
 def _at(store: clew.Store, number: int) -> clew.Session:

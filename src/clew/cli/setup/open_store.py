@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 import clew
+from clew.base.files import exists
+from clew.base.outside import open_regular
+from clew.base.places import keep_from_sync, make_private_folder
 from clew.base.visible import plain
 from clew.cli.output.text import warn
 from clew.cli.setup import key_sources, settings
@@ -18,15 +21,16 @@ from clew.cli.setup.find import NAMES
 from clew.cli.setup.folders import user_folder
 from clew.cli.setup.key_sources import KeySource
 from clew.cli.setup.redaction_rules import in_settings
-from clew.cli.setup.sync_markers import keep_from_sync
 from clew.errors import NotFound
 
 if TYPE_CHECKING:
+    from clew.agents.cpe import CpeFile, CpeView
     from clew.keys import Key
     from clew.redaction import Rules
 
 F = TypeVar("F", bound=Callable[..., object])
 _NEEDS_KEY = "Provide the key with --key-file or an environment variable; see 'clew --help'."
+_CPE = "Here clew can read messages, chat, and delete them with 'clew conversation delete'."
 _WRONG = "Nothing was changed. Use the key that sealed the store."
 
 
@@ -57,19 +61,11 @@ def open_or_create(*, redact: Rules | None = None, timeout: float | None = None)
     `redact` replaces the redaction rules of the settings; `timeout` limits the wait for other writers.
     """
     path, named = location()
-    if not named and not os.path.exists(path):
-        _make(os.path.dirname(path))
+    if not named and not exists(path):
+        folder = os.path.dirname(path)
+        make_private_folder(folder, hint="Choose another location for the store with --db or CLEW_DB.")
+        keep_from_sync(folder)
     return _open(path, create=True, redact=in_settings() if redact is None else redact, timeout=timeout)[0]
-
-
-def _make(folder: str) -> None:
-    """Creates the folder of the default store."""
-    try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-    except OSError as error:
-        hint = "Choose another location for the store with --db or CLEW_DB."
-        raise clew.ReadOnly(f"cannot create {folder}: {error.strerror}", hint=hint) from error
-    keep_from_sync(folder)
 
 
 def open_existing(*, tidy: bool = True) -> clew.Store:
@@ -88,28 +84,53 @@ def open_for_reading() -> clew.Store:
     A CPE file reads as a store in memory with the same content; the IDs of the file can be used.
     """
     path, named = location()
-    if not named and not os.path.exists(path):
+    if not named and not exists(path):
         return clew.open(":memory:")
+    return view_cpe(path).store if is_cpe(path) else _open(_existing(), create=False)[0]
+
+
+def is_cpe(path: str) -> bool:
+    """True for a CPE file. Unavailable if it is locked."""
     try:
-        return _open(_existing(), create=False)[0]
-    except clew.NotAStore:
-        store = _open_foreign(path)
-        if store is None:
-            raise
-        return store
+        with open_regular(path) as file:
+            head = file.read(72)
+    except (OSError, clew.ClewError):  # a store that is open here is refused: it is no CPE file
+        return False
+    if not head.startswith(b"SQLite format 3") or any(head[68:]):  # other programs mark their files there, clew too
+        return False
+    from clew.agents.cpe.reader import open_database
+
+    try:
+        with open_database(path, timeout=timeout_setting()):
+            return True
+    except (clew.Invalid, NotFound):
+        return False
 
 
-def _open_foreign(path: str) -> clew.Store | None:
-    """Opens another program's file, read-only; None if its format is unknown."""
+def view_cpe(path: str, *, redact: Rules | None = None) -> CpeView:
+    """Loads a CPE file into a store in memory; its IDs can be used."""
     from clew.agents import cpe
 
-    if not cpe.recognised(path):
-        return None
-    view = cpe.view(path)
+    view = cpe.view(path, timeout=timeout_setting(), redact=redact)
     click.get_current_context().meta[NAMES] = view.ids
     for one in view.skipped:
         warn(f"clew: skipped message {plain(one.id)} of {plain(path)}: {plain(one.why)}")
-    return view.store
+    return view
+
+
+def cpe_file() -> CpeFile | None:
+    """The CPE file that --db names, to write to it; None if it names a store."""
+    path, named = location()
+    if not named or not is_cpe(path):
+        return None
+    from clew.agents import cpe
+
+    return cpe.CpeFile(path, timeout=timeout_setting())
+
+
+def timeout_setting() -> float:
+    """Seconds to wait for other writers."""
+    return float(settings.current().value("timeout"))
 
 
 def open_for_completion() -> clew.Store | None:
@@ -149,17 +170,14 @@ def key_source() -> KeySource | None:
 
 def _open(path: str, **how: Any) -> tuple[clew.Store, Key | None]:
     """Opens the store; returns it with its key. Sealed, WrongKey; on a terminal it asks for a passphrase."""
+    if is_cpe(path):
+        hint = f"{_CPE} Import it into a store with: clew import {plain(path)}"
+        raise clew.NotAStore(path, "it is a CPE file", hint=hint)
     source = key_source()
     key, tries = None if source is None else source.key(), 0
     while True:
         try:
             return _connect(path, key=key, **how), key
-        except clew.NotAStore as error:
-            from clew.agents import cpe
-
-            if cpe.recognised(path):
-                error.hint = "It is a CPE file. You can read it, or add it to a store with 'clew import'."
-            raise
         except clew.WrongKey as error:
             if not 0 < tries < TRIES:
                 error.hint = _WRONG
@@ -181,7 +199,7 @@ def _connect(
     redact: Rules | None = None,
     timeout: float | None = None,
 ) -> clew.Store:
-    seconds = settings.current().value("timeout")
+    seconds = timeout_setting()
     seconds = seconds if timeout is None else min(seconds, timeout)
     return clew.open(
         path, key=key, blobs=settings.current().value("blobs"), timeout=seconds, create=create, tidy=tidy,
@@ -195,7 +213,7 @@ def _ask_passphrase(path: str) -> Key:
 
 def _existing() -> str:
     path, _ = location()
-    if "://" not in path and not os.path.exists(path):
+    if "://" not in path and not exists(path):
         raise NotFound(
             "store", path, hint="'clew chat' or 'clew append' creates one. Choose another with --db or CLEW_DB."
         )

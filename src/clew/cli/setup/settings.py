@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 import click
 
+from clew.base.outside import open_outside
 from clew.base.visible import plain
 from clew.cli.output.text import warn
 from clew.cli.setup import secrets
@@ -270,7 +271,7 @@ def load(path: str, source: Source) -> SettingsFile:
 def read(path: str) -> str:
     """Reads the text of a file. Invalid; NotFound."""
     try:
-        with open(path, "rb") as file:
+        with open_outside(path) as file:
             raw = file.read(LONGEST + 1)
         if len(raw) > LONGEST:
             raise Invalid(f"{path} is larger than {LONGEST >> 20} MiB, the limit for settings files")

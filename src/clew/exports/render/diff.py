@@ -7,14 +7,10 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from clew.exports.render.text import LINE, LONGEST, attribute, inline
+from clew.exports.render.text import LINE, attribute, inline, limits
 
-MOST = 2_000
-"""Lines of one diff that are rendered."""
 COMPARED = 4_000
 """Lines of the larger text up to which two texts are compared; beyond that all lines count as replaced."""
-READ = 50_000
-"""Most lines of a text that are compared."""
 _PATCHED = re.compile(r"\*\*\* (?:Update|Add|Delete) File: (.+)")
 _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 
@@ -30,7 +26,8 @@ class DiffLine(NamedTuple):
 
 def compare(before: str, after: str) -> list[DiffLine]:
     """The lines that change `before` into `after`, with three lines around them."""
-    old, new = before.splitlines()[:READ], after.splitlines()[:READ]
+    read = limits().read
+    old, new = before.splitlines()[:read], after.splitlines()[:read]
     if max(len(old), len(new)) > COMPARED:
         removed = [DiffLine("-", number, None, text) for number, text in enumerate(old, 1)]
         return removed + [DiffLine("+", None, number, text) for number, text in enumerate(new, 1)]
@@ -41,7 +38,8 @@ def compare(before: str, after: str) -> list[DiffLine]:
 
 def patch(text: str) -> list[DiffLine]:
     """The lines of a patch, as `diff` or as the patch tools of agents write them."""
-    return list(_number_lines(line for line in text.splitlines()[:READ] if not line.startswith(("--- ", "+++ "))))
+    lines = text.splitlines()[: limits().read]
+    return list(_number_lines(line for line in lines if not line.startswith(("--- ", "+++ "))))
 
 
 def patched_files(text: str) -> dict[str, list[DiffLine]]:
@@ -49,7 +47,7 @@ def patched_files(text: str) -> dict[str, list[DiffLine]]:
     parts: dict[str, list[str]] = {}
     inside: list[str] = []
     before = ""
-    for line in text.splitlines()[:READ]:
+    for line in text.splitlines()[: limits().read]:
         if found := _PATCHED.match(line):
             inside = parts.setdefault(found[1], [])
         elif line.startswith("+++ ") and before:
@@ -79,12 +77,13 @@ def render(lines: list[DiffLine], label: str) -> str:
     """The diff as a table of lines that scrolls on its own."""
     shown: list[str] = []
     size = 0
-    while len(shown) < min(MOST, len(lines)) and size < LONGEST:
+    most = limits()
+    while len(shown) < min(most.lines, len(lines)) and size < most.text:
         line = lines[len(shown)]
         size += min(len(line.text), LINE)
         shown.append(_render_line(line))
     body, left = "".join(shown), len(lines) - len(shown)
-    rest = f'<p class="out-more">{left:,} more lines in the raw form</p>' if left else ""
+    rest = f'<p class="out-more">{left:,} more lines {most.rest}</p>' if left else ""
     return (
         f'<div class="diff-w" tabindex="0" role="region" aria-label="Diff of {attribute(label)}">'
         f'<div class="diff">{body}</div></div>{rest}'
@@ -92,7 +91,7 @@ def render(lines: list[DiffLine], label: str) -> str:
 
 
 def _render_line(line: DiffLine) -> str:
-    text = inline(line.text if len(line.text) <= LINE else f"{line.text[:LINE]}…")
+    text = inline(line.text if len(line.text) <= limits().line else f"{line.text[:LINE]}…")
     if line.kind == "@":
         return f'<div class="l h"><span>{text}</span></div>'
     sign = {"+": "+", "-": "−"}.get(line.kind, " ")

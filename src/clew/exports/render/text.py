@@ -7,11 +7,14 @@ allow-list; nothing is added after that but marks of a fixed form.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache, lru_cache
 from html import escape
+from math import inf
 from time import thread_time
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from clew.base import visible
@@ -47,6 +50,43 @@ _OWN_MARKS = re.compile(f"[{_OPEN}{_CLOSE}]")
 _SCHEME = re.compile(r"https?://[^/\\]|mailto:", re.IGNORECASE)
 """Without a host, a browser reads ``http:x`` as a path of the page itself, and ``https:x`` as another site."""
 
+
+class RenderLimits(NamedTuple):
+    """How much of a message is rendered, and where the rest is."""
+
+    text: float
+    """Characters of one text."""
+    line: float
+    """Characters of a name, of a path or of a line of a diff."""
+    lines: float
+    """Lines of one diff."""
+    read: int | None
+    """Lines of a text that are compared; None for all."""
+    rest: str
+    """Where the rest is."""
+
+
+PAGE = RenderLimits(LONGEST, LINE, 2_000, 50_000, "in the raw form")
+SHORT = PAGE._replace(rest="that are not in this file")
+WHOLE = RenderLimits(inf, inf, inf, None, "")
+_limits: ContextVar[RenderLimits] = ContextVar("limits", default=PAGE)
+
+
+def limits() -> RenderLimits:
+    """The limits in force."""
+    return _limits.get()
+
+
+@contextmanager
+def limited(to: RenderLimits) -> Iterator[None]:
+    """Renders with these limits. A context instead of arguments: every function below would only pass it on."""
+    before = _limits.set(to)
+    try:
+        yield
+    finally:
+        _limits.reset(before)
+
+
 _TAGS = {
     "a", "blockquote", "br", "code", "del", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p",
     "pre", "s", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul",
@@ -70,6 +110,8 @@ def markdown(text: str) -> str:
     with loading:
         nh3 = _package("nh3")
     shown, rest = cut(text)
+    if len(shown) > LONGEST:  # some Markdown takes time that grows with the square of its length
+        return f'<pre tabindex="0">{plain(text)}</pre>'
     if shown.count("[") > BRACKETS:
         return f"<p>{plain(text)}</p>"
     html = _reader().render(_hide(shown.replace("\r\n", "\n")), {})
@@ -117,7 +159,7 @@ def name_secrets(text: str) -> str:
 
 def one_line(text: str) -> str:
     """A name or a path on one line, not escaped yet."""
-    return visible.plain(text) if len(text) <= LINE else f"{visible.plain(text[:LINE])}…"
+    return visible.plain(text) if len(text) <= limits().line else f"{visible.plain(text[:LINE])}…"
 
 
 def attribute(text: str) -> str:
@@ -134,7 +176,7 @@ def code(text: str, language: str) -> str:
 
 def cut(text: str) -> tuple[str, int]:
     """The part of a text that is rendered, and the number of characters left out."""
-    if len(text) <= LONGEST:
+    if len(text) <= limits().text:
         return text, 0
     shown = text[:LONGEST]
     opened = shown.rfind(_SECRET_OPEN)
@@ -145,7 +187,7 @@ def cut(text: str) -> tuple[str, int]:
 
 def more(rest: int) -> str:
     """A notice for what was left out."""
-    return f'<span class="mute"> … {rest:,} more characters in the raw form</span>' if rest else ""
+    return f'<span class="mute"> … {rest:,} more characters {limits().rest}</span>' if rest else ""
 
 
 def language_of(path: str) -> str:

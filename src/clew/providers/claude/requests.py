@@ -13,6 +13,18 @@ from clew.providers.json_values import Json
 
 MAX_TOKENS = 8192
 """Default maximum tokens of an answer: the API requires a number."""
+_RULES: wire.Rules = (
+    (lambda message: message.get("role") not in ("user", "assistant", "system"), "its role is unknown"),
+    *wire.content_rules("content"),
+    (lambda message: not message["content"], "its content is empty"),
+    (
+        lambda message: any(
+            block["type"] == "tool_result" and not isinstance(block.get("tool_use_id"), str)
+            for block in wire.blocks(message)
+        ),
+        "it does not say which tool call it answers",
+    ),
+)
 _COUNTS = {"input": ["input_tokens"], "output": ["output_tokens"], "cached": ["cache_read_input_tokens"]}
 
 
@@ -69,10 +81,15 @@ class ClaudeWire:
     def collect(self) -> wire.Collector:
         return _Stream()
 
-    def check(self, message: Json) -> str | None:
-        if message.get("role") not in ("user", "assistant", "system"):
-            return "its role is unknown"
-        return wire.wrong_content(message.get("content"))
+    def check(self, message: Json, *, first: bool = False) -> str | None:
+        if first and message.get("role") == "system":
+            return "the system prompt is not a message: it is the snapshot's system_prompt"
+        return wire.broken_rule(_RULES, message)
+
+    def calls(self, message: Json) -> wire.CallIds:
+        blocks = wire.blocks(message)
+        made = {block["id"] for block in blocks if block["type"] == "tool_use" and isinstance(block.get("id"), str)}
+        return wire.CallIds(made, {block["tool_use_id"] for block in blocks if block["type"] == "tool_result"})
 
 
 class _Body(msgspec.Struct):

@@ -11,6 +11,19 @@ from clew.base.messages import Text, Thinking, ToolCall, ToolResult
 from clew.providers import wire
 from clew.providers.json_values import Json
 
+_RULES: wire.Rules = (
+    (
+        lambda message: message.get("role", "user") not in ("user", "model", "function"),
+        "its role is neither user nor model",
+    ),
+    (
+        lambda message: (
+            not isinstance(parts := message.get("parts"), list) or not all(isinstance(part, dict) for part in parts)
+        ),
+        "its parts are not a list of objects",
+    ),
+    (lambda message: not message["parts"], "it has no parts"),
+)
 _COUNTS = {
     "input": ["promptTokenCount"], "output": ["candidatesTokenCount"], "cached": ["cachedContentTokenCount"],
     "reasoning": ["thoughtsTokenCount"],
@@ -76,12 +89,17 @@ class GeminiWire:
     def collect(self) -> wire.Collector:
         return _Stream()
 
-    def check(self, message: Json) -> str | None:
-        if message.get("role", "user") not in ("user", "model", "function"):
-            return "its role is neither user nor model"
-        parts = message.get("parts")
-        good = isinstance(parts, list) and all(isinstance(part, dict) for part in parts)
-        return None if good else "its parts are not a list of objects"
+    def check(self, message: Json, *, first: bool = False) -> str | None:
+        return wire.broken_rule(_RULES, message)
+
+    def calls(self, message: Json) -> wire.CallIds:
+        # Ids are optional; a result always has the name of the function.
+        return wire.CallIds(_names(message, "functionCall"), _names(message, "functionResponse"))
+
+
+def _names(message: Json, kind: str) -> set[str]:
+    found = (part.get(kind) for part in message["parts"])
+    return {one["name"] for one in found if isinstance(one, dict) and isinstance(one.get("name"), str)}
 
 
 class _Candidate(msgspec.Struct):

@@ -17,7 +17,30 @@ _COUNTS = {
     "cached": ["prompt_tokens_details", "cached_tokens"],
     "reasoning": ["completion_tokens_details", "reasoning_tokens"],
 }  # fmt: skip
-ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+_INSTEAD = ("tool_calls", "function_call", "refusal", "audio", "reasoning_content", "reasoning")
+"""The fields of an answer that may come without content."""
+_RULES: wire.Rules = (
+    (
+        lambda message: message.get("role") not in ("system", "developer", "user", "assistant", "tool", "function"),
+        "its role is unknown",
+    ),
+    (
+        lambda message: not all(map(_is_call, _calls(message))),
+        "its tool calls are not a list of calls with ids",
+    ),
+    (
+        lambda message: message["role"] == "tool" and not isinstance(message.get("tool_call_id"), str),
+        "it does not say which tool call it answers",
+    ),
+    (
+        lambda message: message["role"] == "assistant" and not _says_something(message),
+        "it has neither content nor tool calls",
+    ),
+    *wire.content_rules(
+        "content",
+        unless=lambda message: message.get("content") is None and message["role"] in ("assistant", "function"),
+    ),
+)
 
 
 class CompletionsWire:
@@ -78,20 +101,24 @@ class CompletionsWire:
     def collect(self) -> wire.Collector:
         return _Stream(self)
 
-    def check(self, message: Json) -> str | None:
-        if message.get("role") not in ROLES:
-            return "its role is unknown"
-        calls = message.get("tool_calls") or []
-        if not isinstance(calls, list) or not all(map(_is_call, calls)):
-            return "its tool calls are not a list of calls with ids"
-        if message["role"] == "tool" and not isinstance(message.get("tool_call_id"), str):
-            return "it does not say which tool call it answers"
-        if message.get("content") is None and message["role"] in ("assistant", "function"):
-            return None  # it has calls, a refusal or sound instead
-        return wire.wrong_content(message.get("content"))
+    def check(self, message: Json, *, first: bool = False) -> str | None:
+        return wire.broken_rule(_RULES, message)
+
+    def calls(self, message: Json) -> wire.CallIds:
+        answered = {message["tool_call_id"]} if message["role"] == "tool" else set()
+        return wire.CallIds({call["id"] for call in _calls(message)}, answered)
 
     def _answer(self, messages: list[bytes], used: Json | None, stop: str | None, model: str | None) -> wire.Answer:
         return wire.answer(self.provider, messages, usage=wire.read_usage(used, _COUNTS), stop=stop, model=model)
+
+
+def _calls(message: Json) -> list[Any]:
+    calls = message.get("tool_calls") or []
+    return calls if isinstance(calls, list) else [calls]
+
+
+def _says_something(message: Json) -> bool:
+    return message.get("content") is not None or any(message.get(name) for name in _INSTEAD)
 
 
 def _is_call(call: object) -> bool:

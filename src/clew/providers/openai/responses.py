@@ -10,12 +10,30 @@ import msgspec
 from clew.base.messages import Text, Thinking, ToolCall, ToolResult
 from clew.providers import wire
 from clew.providers.json_values import Json
-from clew.providers.openai.requests import ROLES, CompletionsWire, result_text
+from clew.providers.openai.requests import CompletionsWire, result_text
 
 _COUNTS = {
     "input": ["input_tokens"], "output": ["output_tokens"], "cached": ["input_tokens_details", "cached_tokens"],
     "reasoning": ["output_tokens_details", "reasoning_tokens"],
 }  # fmt: skip
+_RULES: wire.Rules = (
+    (
+        lambda item: "role" in item and item["role"] not in ("system", "developer", "user", "assistant"),
+        "its role is unknown",
+    ),
+    (
+        lambda item: "role" not in item and not isinstance(item.get("type"), str),
+        "it has neither a role nor a type",
+    ),
+    *wire.content_rules("content", unless=lambda item: "role" not in item),
+    (
+        lambda item: (
+            item.get("type") in ("function_call", "function_call_output") and not isinstance(item.get("call_id"), str)
+        ),
+        "it does not say which tool call it is",
+    ),
+    *wire.content_rules("output", unless=lambda item: item.get("type") != "function_call_output"),
+)
 _CLOSING = ("response.completed", "response.incomplete")
 
 
@@ -63,18 +81,13 @@ class ResponsesWire(CompletionsWire):
     def collect(self) -> wire.Collector:
         return _Stream()
 
-    def check(self, message: Json) -> str | None:
-        kind = message.get("type")
-        if "role" in message:
-            known = message["role"] in ROLES
-            return wire.wrong_content(message.get("content")) if known else "its role is unknown"
-        if not isinstance(kind, str):
-            return "it has neither a role nor a type"
-        if kind in ("function_call", "function_call_output") and not isinstance(message.get("call_id"), str):
-            return "it does not say which tool call it is"
-        if kind == "function_call_output":
-            return wire.wrong_content(message.get("output"))
-        return None
+    def check(self, message: Json, *, first: bool = False) -> str | None:
+        return wire.broken_rule(_RULES, message)
+
+    def calls(self, message: Json) -> wire.CallIds:
+        call = message.get("call_id")
+        ids = {call} if isinstance(call, str) else set[str]()
+        return wire.CallIds(set(), ids) if message.get("type") == "function_call_output" else wire.CallIds(ids, set())
 
 
 class _Body(msgspec.Struct):

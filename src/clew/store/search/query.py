@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import cache, partial
@@ -18,6 +18,7 @@ from clew.engine import paths
 from clew.engine.damage import Damage
 from clew.engine.engine import Engine, whole_number
 from clew.engine.node import Node, microseconds, node_row, run_info
+from clew.engine.refs import BRANCH
 from clew.engine.trash import Visibility
 from clew.errors import Corrupted, Invalid, ReadOnly
 from clew.store.search import text as words
@@ -241,32 +242,45 @@ class Search:
         """The most recently active session that contains a message, or contained it before a compaction."""
         return self.sessions_of([node])[0]
 
+    def session_with(self, node: Node) -> Session | None:
+        """`session_of`; for a message that only branches contain, the session of one of them."""
+
+        def work(tx: Tx) -> RefRow | None:
+            tree, pos = run_info(node).tree, node_row(node)[POS]
+            owners = {ref.ref: ref for ref, _ in self._holders(tx, tree)}
+            branches = ((owners.get(ref.owner or 0), shown) for ref, shown in self._holders(tx, tree, (BRANCH,)))
+            return next((ref for ref, shown in branches if ref and _has(shown(), pos)), None)
+
+        found = self.session_of(node)
+        if found is None and (ref := self._engine.read(work)) is not None:
+            return Session(self._parts, ref)
+        return found
+
     def sessions_of(self, nodes: Sequence[Node]) -> list[Session | None]:
         """`session_of` for each, reading the sessions of each tree once."""
         wanted = [(run_info(node).tree, node_row(node)[POS]) for node in nodes]
 
         def work(tx: Tx) -> list[RefRow | None]:
             trees = {tree: self._holders(tx, tree) for tree, _ in wanted}
-            return [
-                next((ref for ref, shown in trees[tree] if shown().get(pos >> SEQ_BITS, -1) >= pos & MAX_SEQ), None)
-                for tree, pos in wanted
-            ]
+            return [next((ref for ref, shown in trees[tree] if _has(shown(), pos)), None) for tree, pos in wanted]
 
         found = self._engine.read(work) if wanted else []
         return [None if ref is None else Session(self._parts, ref) for ref in found]
 
-    def _holders(self, tx: Tx, tree: int) -> list[tuple[RefRow, Callable[[], dict[int, int]]]]:
+    def _holders(
+        self, tx: Tx, tree: int, kinds: Container[str] = (SESSION, SUBAGENT)
+    ) -> list[tuple[RefRow, Callable[[], dict[int, int]]]]:
         """The sessions of a tree, most recently active first, each with the runs it has, read when first needed."""
 
         def runs(ref: RefRow) -> Callable[[], dict[int, int]]:
             return cache(lambda: {run.run: upto for run, upto in _all_runs(self._engine, tx, ref.head)})
 
-        refs = [
-            ref
-            for ref in tx.refs_in_tree(tree, 0, MAX_POS)
-            if ref.kind in (SESSION, SUBAGENT) and ref.trashed_at is None
-        ]
+        refs = [ref for ref in tx.refs_in_tree(tree, 0, MAX_POS) if ref.kind in kinds and ref.trashed_at is None]
         return [(ref, runs(ref)) for ref in sorted(refs, key=lambda ref: -ref.rank)]
+
+
+def _has(runs: dict[int, int], pos: int) -> bool:
+    return runs.get(pos >> SEQ_BITS, -1) >= pos & MAX_SEQ
 
 
 def _all_runs(engine: Engine, tx: Tx, head: int | None) -> list[tuple[RunRow, int]]:

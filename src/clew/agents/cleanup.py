@@ -1,0 +1,48 @@
+"""Purges agents' sessions that were not used for long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from functools import partial
+
+from clew.agents import metadata
+from clew.agents.cleanup_report import CleanupReport
+from clew.agents.mirror import Mirror
+from clew.engine import deletion
+from clew.engine.mirrors import PENDING
+from clew.retention import RetentionScan
+from clew.retention.policy import Policy
+from clew.retention.stored_policy import get_policy
+from clew.store.parts import Parts
+from clew.store.store import Store
+
+
+def clean_up(
+    store: Store, mirror: Mirror | None, older_than: timedelta, *, dry_run: bool, force: bool
+) -> CleanupReport:
+    """See `clew.agents.SessionStore.cleanup`."""
+    policy = get_policy(store) or Policy(days=None)
+    found = RetentionScan(store, policy, None, (), timedelta(0), only=metadata.is_agents, older_than=older_than)
+    if not force:
+        found.refuse_doubts()
+    would = found.purge_rows(dry_run=True)
+    files = {} if mirror is None else _sizes(store, mirror, would.sessions)
+    receipt = would if dry_run else found.purge_rows()
+    failures = (
+        *((one.session, f"it is kept: {one.why}") for one in found.spared),
+        *((one.session, one.error) for one in receipt.failures),
+    )
+    freed = receipt.bytes
+    if mirror is not None and PENDING + mirror.root not in receipt.pending:
+        freed += sum(files.get(one, 0) for one in receipt.sessions)
+    return CleanupReport(receipt.sessions, freed, failures, receipt)
+
+
+def _sizes(store: Store, mirror: Mirror, sessions: Iterable[str]) -> dict[str, int]:
+    """Bytes of sessions and their subagents in a mirror."""
+    found, parts = {}, Parts.of(store)
+    for session in sessions:
+        row = parts.table.find_anywhere(session)
+        found[session] = mirror.size(parts.engine.read(partial(deletion.session_ids, ref=row)))
+    return found

@@ -1,0 +1,337 @@
+"""What an import may continue, and under which ids it stores messages: it changes nothing that is not its own.
+
+A file chooses the ids of its conversation and of its messages, so it can name those of any other. A conversation
+continues a session only if this session was imported from the same tool under the same id, is not on hold, and does not
+come from another file that has other words. A message is a stored one only if role, content and the message before it
+are equal. Otherwise both get new ids, which are derived from their names; those of messages also from the content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import count
+from typing import NamedTuple
+
+import msgspec
+
+from clew.backends import MAX_SEQ, NodeLocation, RefRow, Tx
+from clew.base import codec, ids
+from clew.base.messages import ATTACHED, REDACTION, AnyMessage, Native
+from clew.engine.deletion import owners
+from clew.engine.engine import Draft
+from clew.engine.log import find_entry
+from clew.engine.node import is_clean_version, node_payload
+from clew.engine.session_data import SOURCE
+from clew.providers.neutral import neutral
+from clew.sources.contract import ENVELOPE, Entry, derived_id
+from clew.sources.layout import WHOLE, FileName, record_id, renamed_entry, renaming
+from clew.sources.values import storable
+from clew.sources.writing import session_id
+from clew.store.parts import Parts
+from clew.store.session_table import SESSION, SUBAGENT
+
+_FILE = "file"
+"""In a session's origin, if its id is a derived one: the file that it came from."""
+
+
+class Claim(NamedTuple):
+    """A session that a conversation may be stored in."""
+
+    id: str
+    row: RefRow | None
+    """None if it does not exist yet."""
+    note: str | None = None
+    """For a new session: why the conversation does not continue the one with its own id."""
+
+
+class Claims(NamedTuple):
+    """The sessions that a conversation may be stored in, best first; the last one is new."""
+
+    free: list[Claim]
+    held: frozenset[str]
+    """Those that came from the same conversation and are on hold."""
+    redacted: bool = False
+    """True if a secret was removed from one of those on hold."""
+
+
+def row_in(parts: Parts, tx: Tx, id: str) -> RefRow | None:
+    """The session with this id, or the subagent's trace; also in the trash."""
+    key, workspace = ids.parse(id), parts.engine.workspace
+    return tx.ref(workspace, SESSION, key) or tx.ref(workspace, SUBAGENT, key)
+
+
+def claims(parts: Parts, tx: Tx, source: str, name: str, file: FileName) -> Claims:
+    """Where a conversation of a file may be stored: what came from this file first. Corrupted."""
+    own, other, held, redacted = list[Claim](), list[Claim](), set[str](), False
+    why = "its id is that of another conversation"
+    for id in _session_ids(source, name):
+        row = row_in(parts, tx, id)
+        if row is None:
+            new = Claim(id, None, None if id == session_id(source, name) else f"{why}: imported as a new conversation")
+            return Claims([*own, *other, new], frozenset(held), redacted)
+        extra = parts.table.data(row).extra or {}
+        origin = extra.get(SOURCE)
+        if not isinstance(origin, dict) or not _is_of(origin, source, name):
+            continue
+        if is_held(tx, row):
+            held.add(id)
+            redacted = redacted or REDACTION in extra
+            why = "the conversation with its id is on hold"
+        else:
+            (own if origin.get(_FILE) == file_label(file) else other).append(Claim(id, row))
+    raise AssertionError("the ids never end")
+
+
+def is_held(tx: Tx, row: RefRow) -> bool:
+    """True for a session on hold, and for a trace that belongs to one."""
+    return any(one.hold for one in (row, *owners(tx, row)))
+
+
+def file_label(file: FileName) -> str:
+    """A file, as the origin of a session names it."""
+    return f"{file.folder}/{file.name}"
+
+
+def _session_ids(source: str, name: str) -> Iterator[str]:
+    """The id of a conversation's session, then those that it has if that one is taken."""
+    yield session_id(source, name)
+    for number in count(1):
+        yield derived_id(source, name, f"\0session {number}")
+
+
+def _is_of(origin: dict[str, object], source: str, name: str) -> bool:
+    before = origin.get("id")
+    same = isinstance(before, str) and session_id(source, before) == session_id(source, storable(name))
+    return same and origin.get("tool") == source
+
+
+# -- messages
+
+
+class Placed(NamedTuple):
+    """A new message of the same transaction."""
+
+    draft: Draft
+    parent: bytes | None
+    tree: int | str
+    """The tree that it is in, or the session that gets a new one."""
+
+
+class Decided(NamedTuple):
+    """A message with the ids under which it and the one before it are stored."""
+
+    entry: Entry
+    draft: Draft
+    known: bool
+    """True if it is stored already."""
+    same: bool
+    """True if its bytes are those that are stored."""
+
+
+class MessageIds:
+    """The ids under which one session stores the messages of its file, if they are not those that the file gives.
+
+    The session's log has an entry for each: so a file that has grown finds the messages before its new ones.
+    """
+
+    def __init__(self, parts: Parts, session: str) -> None:
+        self._parts = parts
+        self.session = session
+        self._now: dict[bytes, bytes] = {}
+        """The id in the store for an id in the file, where these differ or once did."""
+        self._logged: dict[bytes, tuple[bytes, int]] = {}
+        """What the log says of an id in the file, and the number of the next entry for it."""
+        self._stored: dict[bytes, NodeLocation | None] = {}
+        """The messages that were looked up; None for one of another workspace."""
+        self._batch: set[bytes] = set()
+        self._tree: int | str | None = None
+        """The tree that the session's messages are in; None as long as it can be any."""
+        self.redacted = False
+        """True if a stored message was redacted and the file still has the secret."""
+        self.clashes = 0
+        """New messages of this batch whose ids other messages have."""
+
+    def current(self, id: str) -> str:
+        """The id in the store for an id in the file."""
+        found = _key(id)
+        return id if found is None or found not in self._now else ids.text(self._now[found])
+
+    def begin(self, row: RefRow | None, entries: Sequence[Entry], head: str | None) -> bool:
+        """Looks up what a batch needs, by reads alone. True if the ids of some of its messages are stored already."""
+        given = [one for entry in entries for one in (entry.id, entry.parent, entry.derived)]
+        given += [head, *(entry.copies.message for entry in entries if entry.copies is not None)]
+        names = {key for one in given if (key := _key(one)) is not None}
+        self._batch, self.clashes = set(), 0
+
+        def work(tx: Tx) -> None:
+            empty = row is None or (row.head_id is None and not tx.log_next(row.ref) & MAX_SEQ)
+            self._tree = None if row is None or empty else row.tree
+            if row is not None:
+                self._load(tx, row, names - {*self._now})
+            self._stored = self._places(tx, [*names, *(self._now[one] for one in names if one in self._now)])
+
+        if names:
+            self._parts.engine.read(work)
+        return any(_key(entry.id) in self._stored for entry in entries)
+
+    def contradicts(self, entry: Entry, laid: set[str]) -> bool:
+        """True if the session has a message under the id of this one, and its content is another. Corrupted."""
+        id = _key(entry.id)
+        if id is None or entry.message is None or (id := self._now.get(id, id)) not in self._stored:
+            return False
+        place, engine = self._stored[id], self._parts.engine
+        if place is None or ids.text(id) not in laid or len(entry.raw) >= engine.max_body:
+            return False
+        node, now = engine.node(place), engine.redacted_message(entry.message)
+        before = node.said
+        if WHOLE in (before.extra or {}) or is_clean_version(node, now):
+            return False
+        return _content(before, ()) != _content(now, ())
+
+    def decide(self, entry: Entry, draft: Draft, placed: dict[bytes, Placed], laid: set[str]) -> Decided:
+        """Whether a message is stored already, and the ids it has; adds a new one to `placed`. Corrupted.
+
+        `laid` has the ids of the messages that the session has already.
+        """
+        parent, given, clash = self._parent(entry, placed), draft.id, False
+        for id in self._candidates(draft):
+            if id not in placed and id not in self._stored:
+                self._tree = self._tree or self.session
+                placed[id] = Placed(draft, parent, self._tree)
+                self.clashes += clash
+                known, same = False, True
+                break
+            own = entry.inherited or id in self._batch or ids.text(id) in laid
+            fits = self._fits(id, draft, parent, placed, own=own)
+            if fits is not None:
+                known, same = True, fits
+                break
+            clash = clash or id in placed or self._stored[id] is not None
+        self._batch.add(id)
+        if id != self._now.get(given, given):
+            self._now[given] = id
+        if self._now:
+            above, derived = entry.parent, entry.derived
+            entry = msgspec.structs.replace(
+                entry,
+                id=ids.text(id),
+                parent=None if above is None else self.current(above),
+                derived=None if derived is None else self.current(derived),
+            )
+            draft = msgspec.structs.replace(draft, id=id)
+        return Decided(entry, draft, known, same)
+
+    def log_entries(self) -> list[tuple[bytes, bytes]]:
+        """What the session's log must say of new ids."""
+        found = []
+        for given, id in self._now.items():
+            before, number = self._logged.get(given, (given, 0))
+            if before != id:
+                found.append((self._log_id(given, number), renamed_entry(ids.text(given), ids.text(id))))
+        return found
+
+    def take_over(self) -> None:
+        """Takes over that the log has these entries, after the commit."""
+        for given, id in self._now.items():
+            before, number = self._logged.get(given, (given, 0))
+            if before != id:
+                self._logged[given] = id, number + 1
+
+    # -- inside
+
+    def _load(self, tx: Tx, row: RefRow, names: set[bytes]) -> None:
+        first = {self._log_id(name, 0): name for name in names}
+        for found in tx.existing_log_ids(list(first)) if first else ():
+            given = first[found]
+            for number in count():
+                data = find_entry(self._parts.engine, tx, row, self._log_id(given, number))
+                if data is None:
+                    break
+                self._now[given] = ids.parse(renaming(data)[1])
+                self._logged[given] = self._now[given], number + 1
+
+    def _log_id(self, given: bytes, number: int) -> bytes:
+        return record_id(ids.parse(self.session), "\0renamed", given + number.to_bytes(4, "big"))
+
+    def _places(self, tx: Tx, names: Sequence[bytes]) -> dict[bytes, NodeLocation | None]:
+        found: dict[bytes, NodeLocation | None] = {}
+        for name in tx.existing_ids(names):
+            place = tx.node(name)
+            here = place is not None and tx.tree_workspace(place.tree) == self._parts.engine.workspace
+            found[name] = place if here else None
+        return found
+
+    def _parent(self, entry: Entry, placed: dict[bytes, Placed]) -> bytes | None:
+        """The stored id of the message before this one; None if that is not stored."""
+        found = _key(entry.parent)
+        found = None if found is None else self._now.get(found, found)
+        return found if found in self._batch or found in placed or self._stored.get(found or b"") else None
+
+    def _candidates(self, draft: Draft) -> Iterator[bytes]:
+        """The ids that a message may have: the one that it has had, its own, and those derived from its content."""
+        given, engine = draft.id, self._parts.engine
+        before = self._now.get(given)
+        if before is not None and before in self._stored:
+            yield before
+        yield given
+        content = msgspec.msgpack.encode(_content(codec.decode(draft.encoded.payload, "")))
+        for number in count():
+            parts = self.session.encode(), given, number.to_bytes(4, "big"), content
+            id = record_id(engine.lookup_hash("import-message", b"\0".join(parts)), engine.workspace, b"")
+            if id not in self._stored:
+                self._stored |= engine.read(partial(self._places, names=[id]))
+            yield id
+
+    def _fits(
+        self, id: bytes, draft: Draft, parent: bytes | None, placed: dict[bytes, Placed], *, own: bool
+    ) -> bool | None:
+        """None if the message under this id is another one; else whether it has the same bytes. Corrupted.
+
+        A redacted version of the message stays, and counts as the same bytes. A message that the conversation has
+        (`own`) may follow another one than before, because more of the history is there; but not a new version of it.
+        """
+        again, clean = placed.get(id), False
+        if again is not None:
+            payload, tree, above = again.draft.encoded.payload, again.tree, again.parent
+        else:
+            place = self._stored[id]
+            if place is None:
+                return None
+            node = self._parts.engine.node(place)
+            payload, tree, above = node_payload(node), place.tree, place.parent
+            clean = is_clean_version(node, codec.decode(draft.encoded.payload, ""))
+        if self._tree not in (None, tree):
+            return None
+        if above != parent and (not own or parent in self._now.values()):
+            return None
+        same = _is_same(payload, draft)
+        if not same and not clean:
+            before, now = (codec.decode(one, ids.text(id)) for one in (payload, draft.encoded.payload))
+            if _content(before) != _content(now):
+                return None
+        self._tree = tree
+        self.redacted = self.redacted or (clean and not same)
+        return same or clean
+
+
+def _key(id: str | None) -> bytes | None:
+    return None if id is None else ids.maybe(id)
+
+
+def _content(message: AnyMessage, more: Sequence[str] = (ATTACHED, WHOLE)) -> tuple[object, ...]:
+    """Role and content of a message, and what its free data says of its content."""
+    view, extra = neutral(message), message.extra or {}
+    return view.role, view.blocks, *(extra.get(name) for name in more)
+
+
+def _is_same(payload: bytes, draft: Draft) -> bool:
+    """True if two messages come from the same record. Token counts, for example, may have been added later."""
+    if payload == draft.encoded.payload:
+        return True
+    where = ids.text(draft.id)
+    before, now = codec.decode(payload, where), codec.decode(draft.encoded.payload, where)
+    if not isinstance(before, Native) or not isinstance(now, Native):
+        return False
+    old, new = (one.extra or {} for one in (before, now))
+    return before.raw == now.raw and all(old.get(name) == new.get(name) for name in (ENVELOPE, ATTACHED))
