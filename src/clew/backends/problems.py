@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
+import struct
 from typing import NamedTuple
 
 BROKEN = (sqlite3.Error, OverflowError, UnicodeDecodeError)
 """Errors from reading a malformed file. UnicodeDecodeError: the driver cannot decode its own message."""
+ODD = (TypeError, ValueError, OverflowError, struct.error)
+"""Errors that a value of a wrong type in a row causes. Arguments are checked before a transaction begins, and stored
+values were valid when they were written. So inside a transaction these errors mean damage."""
 
 
 class Problem(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from clew.backends import ID, POS, SEQ_BITS, Backend, NodeLocation, RunRow, Tail, Tx
+from clew.backends.problems import ODD
 from clew.base import ids
 from clew.base.codec import Encoded
 from clew.base.ids import IdSource
@@ -58,6 +60,12 @@ class Draft(msgspec.Struct, frozen=True, gc=False):
     created_at: int
 
 
+class CurrentTx(threading.local):
+    """Per thread, the transaction of the unit of work that it runs: see `clew.store.unit`."""
+
+    tx: Tx | None = None
+
+
 class Engine:
     """A backend, with everything needed to read and write its rows."""
 
@@ -73,7 +81,8 @@ class Engine:
         redact: Rules | None = None,
     ) -> None:
         self.backend = backend
-        self.read = backend.read
+        self._read = backend.read
+        self.current = CurrentTx()
         self.rollback_steps = RollbackSteps(backend.transaction)
         self.transaction = self.rollback_steps.transaction
         self.workspace = workspace
@@ -124,7 +133,7 @@ class Engine:
             lookup_key = secrets.lookup
             if self._sealed is None:
                 self.seal = self._sealed = sealed.SealedSeal(self.store_id, secrets, self.reload)
-                self.read = self._read_sealed
+                self._read = self._read_sealed
             self._sealed.load(secrets)
         elif self._sealed is not None:
             self._sealed.load_unsealed(tx, self.backend.path)
@@ -164,6 +173,16 @@ class Engine:
     def held(self) -> frozenset[bytes]:
         """The held refs that the secrets of a sealed store list: see `clew.engine.holds`."""
         return frozenset() if self._sealed is None else self._sealed.held
+
+    def read(self, work: Callable[[Tx], T], *, single: bool = False, tail: Tail | None = None) -> T:
+        """`Backend.read`; inside a unit of work it reads in the unit's transaction."""
+        tx = self.current.tx
+        if tx is None:
+            return self._read(work, single=single, tail=tail)
+        try:
+            return work(tx)
+        except ODD as error:
+            raise Corrupted(self.backend.path, "a value in it has a wrong type") from error
 
     def write(self, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None = None) -> T:
         """`Backend.write`, followed by pending cleanup."""

@@ -293,8 +293,10 @@ class Refs:
         self._remembered.remember(row.kind, state, move, run_info(nodes[-1]), last[FACTS])
         return Appended(nodes, move)
 
-    def append_next(self, tx: Tx, row: RefRow, after: bytes, drafts: Sequence[Draft]) -> Appended | None:
-        """Appends after the node `after`, if this process has left the head there, and it is still there.
+    def append_next(
+        self, tx: Tx, row: RefRow, after: bytes | Literal[False], drafts: Sequence[Draft]
+    ) -> Appended | None:
+        """Appends after the node `after`, or the head, if this process has left the head there, and it is still there.
 
         Otherwise stores nothing and returns None. Of `row`, only number, kind and key are used: it may be an old one.
         """

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from clew.engine.watch import Watch
 
 
-_ONE = (Message, Native)
+_ONE = (Message, Native, Draft)
 
 
 class Branch(NamedTuple):
@@ -46,7 +46,7 @@ class Session(SessionChanges):
     @overload
     def append(
         self,
-        messages: AnyMessage,
+        messages: AnyMessage | Draft,
         *,
         id: str | None = None,
         created_at: datetime | None = None,
@@ -56,7 +56,7 @@ class Session(SessionChanges):
     @overload
     def append(
         self,
-        messages: Sequence[AnyMessage],
+        messages: Sequence[AnyMessage | Draft],
         *,
         id: Sequence[str] | None = None,
         created_at: datetime | None = None,
@@ -65,7 +65,7 @@ class Session(SessionChanges):
     ) -> list[Node]: ...
     def append(
         self,
-        messages: AnyMessage | Sequence[AnyMessage],
+        messages: AnyMessage | Draft | Sequence[AnyMessage | Draft],
         *,
         id: str | Sequence[str] | None = None,
         created_at: datetime | None = None,
@@ -81,7 +81,7 @@ class Session(SessionChanges):
         at = None if created_at is None else microseconds(created_at)
         one = isinstance(messages, _ONE)
         if one:
-            drafts = [self._engine.draft(messages, id, at)]  # type: ignore[arg-type]
+            drafts = [self._draft(messages, id, at)]
         else:
             drafts = self._drafts(messages, id, at)
             if not drafts:
@@ -256,7 +256,10 @@ class Session(SessionChanges):
             raise Invalid(f"this takes a message or a list of messages, not {type(messages).__name__}")
         if id is not None and (not isinstance(id, Sequence) or isinstance(id, str) or len(id) != len(messages)):
             raise Invalid("there must be as many ids as messages")
-        return [self._engine.draft(message, id[n] if id else None, at) for n, message in enumerate(messages)]
+        return [self._draft(message, id[n] if id else None, at) for n, message in enumerate(messages)]
+
+    def _draft(self, said: Any, id: Any, at: int | None) -> Draft:
+        return said if type(said) is Draft else self._engine.draft(said, id, at)
 
     def _on_path(self, tx: Tx, head: int | None, id: bytes) -> InsertPoint:
         """The insertion point after a message of this session. NotFound if it is not one of its messages."""

@@ -6,7 +6,9 @@ import os
 from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from msgspec.json import encode
 
 from clew.backends import BackendOptions, Durability, Tx
 from clew.backends.open import open_backend
@@ -19,11 +21,14 @@ from clew.store.parts import Parts
 from clew.store.sessions import Sessions
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from clew.backends import Backup
     from clew.backends.fts_tables import Mode
     from clew.base.buckets import Bucket
-    from clew.base.messages import Role
+    from clew.base.messages import AnyMessage, Message, Role
     from clew.engine.audit import Audit
+    from clew.engine.engine import Draft
     from clew.keys import Key
     from clew.redaction import Rules
     from clew.store.attachments import StoreBlobs, StoreLog
@@ -32,9 +37,12 @@ if TYPE_CHECKING:
     from clew.store.search.query import Hit
     from clew.store.session import Session
     from clew.store.snapshots import Snapshots
+    from clew.store.unit import Document, Unit
     from clew.upkeep.quarantine import Quarantine
     from clew.upkeep.rekey import Kind, Status
     from clew.upkeep.verify import Report
+
+T = TypeVar("T")
 
 
 def open(
@@ -328,6 +336,68 @@ class Store:
             from clew.engine import blob_objects
 
         return blob_objects.removal_pending(self._engine)
+
+    # -- for adapters and tools: see `clew.store.unit`
+
+    def write(self, work: Callable[[Unit], T]) -> T:
+        """Calls `work` with a unit of work: one transaction, durable when this returns; returns its result.
+
+        `work` must only compute and call verbs of the unit: it may run on another thread, and more than once. What it
+        raises undoes the unit and is raised here.
+        """
+        with loading:
+            from clew.store import unit
+
+        return unit.write(self._parts, work)
+
+    def read(self, work: Callable[[Unit], T], *, single: bool = False) -> T:
+        """Calls `work`, which must not write, with a unit on a snapshot of the store.
+
+        `single` is a hint that it calls one verb, which reads one row.
+        """
+        with loading:
+            from clew.store import unit
+
+        return unit.read(self._parts, work, single=single)
+
+    def documents(self, kind: str, *, index: bytes | None = None, label: bytes | None = None) -> Iterator[Document]:
+        """The documents of a kind, or those with an index or a label, the newest first. Read a page at a time."""
+        with loading:
+            from clew.store import unit
+
+        return unit.documents(self._parts, kind, index=index, label=label)
+
+    def draft(
+        self, said: AnyMessage, *, id: str | None = None, created_at: int | None = None, seen: Message | None = None
+    ) -> Draft:
+        """A message redacted, encoded and checked, before the transaction that stores it. Invalid.
+
+        `seen` is role and usage of a native message, for a caller that has read its JSON already.
+        """
+        return self._engine.draft(said, id, created_at, seen=seen)
+
+    def derived_id(self, *names: str) -> bytes:
+        """An id for names of the caller's own: a keyed hash, which reveals nothing. The same in every process."""
+        return self._engine.lookup_hash("adapter", encode(names))
+
+    def redacted(self, said: AnyMessage) -> AnyMessage:
+        """A message after redaction; the same object if nothing is found."""
+        return self._engine.redacted_message(said)
+
+    @property
+    def redacts(self) -> bool:
+        """True if it was opened with redaction rules."""
+        return self._engine.rules is not None
+
+    @property
+    def file(self) -> str | None:
+        """The path of its file; None in memory, on a server, and for a file with several names."""
+        return self._engine.backend.file
+
+    @property
+    def workspace(self) -> str:
+        """The workspace that it was opened with."""
+        return self._engine.workspace
 
     def transaction(self) -> AbstractContextManager[None]:
         """Runs several calls of this thread in one transaction: all or none take effect. Other writers wait."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from clew.backends import Backup, Call, Durability, EpochChanged, HeadState, Job, Move, NodeRow, Progress, Tail, Tx
 from clew.backends.listeners import ChangeListener, Watching
+from clew.backends.problems import ODD
 from clew.backends.process import OpenBackend
 from clew.backends.sqlite import forked
 from clew.backends.sqlite.batches import Batches
@@ -18,7 +19,6 @@ from clew.backends.sqlite.connection import (
     DRIVER,
     NAMELESS,
     NO_FILE,
-    ODD,
     OLDEST_SQLITE,
     as_found,
     connect,

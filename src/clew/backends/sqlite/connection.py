@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
-import struct
 import sys
 from typing import Literal
 
 from clew.backends import Durability
+from clew.backends.problems import ODD
 from clew.backends.tables import FORMAT
 from clew.base.loading import CLOSE_SOME, NO_DESCRIPTOR
 from clew.errors import (
@@ -29,9 +29,6 @@ OLDEST_SQLITE = (3, 37, 0)
 
 DRIVER = (sqlite3.Error, UnicodeDecodeError, OverflowError)
 """Errors of the driver."""
-ODD = (TypeError, ValueError, OverflowError, struct.error)
-"""Errors that a value of a wrong type in a row causes. Arguments are checked before a transaction begins, and stored
-values were valid when they were written. So inside a transaction these errors mean damage."""
 ANY = (sqlite3.Error, *ODD)
 NAMELESS = ""
 NO_FILE = (":memory:", NAMELESS)

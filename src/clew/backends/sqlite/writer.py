@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 
 from clew.backends import EpochChanged, HeadState, Job, Move, NodeRow
+from clew.backends.problems import ODD
 from clew.backends.process import forks
-from clew.backends.sqlite.connection import ANY, NO_FILE, ODD, translate
+from clew.backends.sqlite.connection import ANY, NO_FILE, translate
 from clew.backends.sqlite.identity import OpenFiles
 from clew.backends.sqlite.log_space import LogSpace
 from clew.backends.sqlite.reserve import PAGE, Reserve

@@ -1,0 +1,787 @@
+"""A unit of work: one transaction, as verbs over sessions, messages and documents. No row, position or box is visible.
+
+``store.write(work)`` calls ``work(unit)`` in one transaction, which is durable when it returns: all or nothing. It may
+run on another thread, share a commit with other writers, and run again. So `work` does nothing but compute and call
+verbs; an exception that it raises undoes everything and reaches the caller unchanged. Reads through `Session`, `Node`
+and `Document` see the state of the unit while it runs. `Session` and `Document` are as of their last read: a verb takes
+one as a name and never changes it.
+
+Verbs redact, sign and seal, and note audit events. Those that delete refuse what is held. If the answer to a commit is
+lost, the last thing that the unit changed decides: it is stored, or `work` runs again, or it was changed since, which
+is Unavailable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from datetime import datetime
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, TypeVar, cast
+
+from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, HeadState, InsertPoint, Move, RefRow, Tx, creation_counter
+from clew.backends.problems import ODD
+from clew.base import ids
+from clew.base.loading import loading
+from clew.base.messages import Message, Native
+from clew.engine import deletion, paths
+from clew.engine.append import append_chain, find_existing
+from clew.engine.blobs import Blobs, put_all_in, put_in
+from clew.engine.engine import Draft
+from clew.engine.log import Log, add_entries
+from clew.engine.node import Node, microseconds, moment, node_row, run_info
+from clew.engine.refs import BRANCH
+from clew.engine.session_data import SessionData
+from clew.errors import Conflict, Corrupted, Invalid, NotFound, Unavailable
+from clew.store.parts import Parts
+from clew.store.session import Session, row_of
+from clew.store.session_table import SESSION, SUBAGENT
+
+if TYPE_CHECKING:
+    from clew.engine.receipts import Receipt
+
+T = TypeVar("T")
+P = ParamSpec("P")
+HEAD: Final[Any] = object()
+"""As a place: the present last message of the session."""
+_LAST = (1 << 63) - 1
+_PAGE = 100
+_READS, _WRITES, _ENDED = range(3)
+
+
+class Document:
+    """A value under a key beside the conversations, owned by a session or by the store. As of its last read."""
+
+    __slots__ = ("_parts", "_row")
+
+    def __init__(self, parts: Parts, row: RefRow) -> None:
+        self._parts = parts
+        self._row = row
+
+    @property
+    def id(self) -> str:
+        """Its key."""
+        return ids.text(self._row.key)
+
+    @property
+    def data(self) -> bytes:
+        """Its value. Corrupted."""
+        return self.payload[1:]
+
+    @property
+    def payload(self) -> bytes:
+        """Its value, with the tag before it. Corrupted."""
+        return self._parts.refs.data(self._parts.refs.verify(self._row))
+
+    @property
+    def at(self) -> str | None:
+        """The message it stands at."""
+        return None if self._row.head_id is None else ids.text(self._row.head_id)
+
+    @property
+    def version(self) -> int:
+        """Grows with every change."""
+        return self._row.version
+
+    @property
+    def order(self) -> int:
+        """Grows with every document that is created."""
+        return creation_counter(self._row.ref)
+
+    @property
+    def stamp(self) -> tuple[int, bytes]:
+        """Equal as long as the document was not changed."""
+        return self._row.ref, self._row.mac
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was created."""
+        return moment(self._row.created_at)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Document) and self._row == other._row
+
+    def __hash__(self) -> int:
+        return hash(self._row.key)
+
+    @property
+    def log(self) -> Log:
+        """Its log."""
+        return Log(self._parts.engine, lambda: self._row)
+
+    @property
+    def blobs(self) -> Blobs:
+        """The blobs of the session that owns it."""
+        return Blobs(self._parts.engine, self._owner_tree)
+
+    def _owner_tree(self) -> int:
+        owner = self._parts.engine.read(lambda tx: tx.ref_at(self._row.owner or 0), single=True)
+        return 0 if owner is None else owner.tree or 0
+
+    def purge(self) -> Receipt:
+        """Deletes it, and clears every trace of it. A hold of its session is a failure in the receipt."""
+        return self._parts.purger.purge([self._row], reason="user-requested")
+
+
+Target = Session | Document
+"""What owns documents and has a log."""
+
+
+def _verb(writes: bool) -> Callable[[Callable[Concatenate[Unit, P], T]], Callable[Concatenate[Unit, P], T]]:
+    def mark(method: Callable[Concatenate[Unit, P], T]) -> Callable[Concatenate[Unit, P], T]:
+        @wraps(method)
+        def verb(unit: Unit, *args: P.args, **kwargs: P.kwargs) -> T:
+            if unit._state != _WRITES and (writes or unit._state == _ENDED):
+                why = "this unit of work has ended" if unit._state == _ENDED else "store.read cannot write"
+                raise Invalid(why, hint="Call the verb inside the function that you pass to store.write.")
+            try:
+                return method(unit, *args, **kwargs)
+            except ODD as error:  # an error of `work` itself reaches the caller unchanged
+                raise Corrupted(unit._engine.backend.path, "a value in it has a wrong type") from error
+
+        return cast("Callable[Concatenate[Unit, P], T]", verb)
+
+    return mark
+
+
+_reads, _writes = _verb(writes=False), _verb(writes=True)
+
+
+class Unit:
+    """One transaction. Reads see a snapshot of the store and the unit's own writes."""
+
+    __slots__ = ("_engine", "_parts", "_proof", "_refs", "_state", "_table", "_tx")
+
+    def __init__(self, parts: Parts, tx: Tx, state: int) -> None:
+        self._parts, self._tx, self._state = parts, tx, state
+        self._engine, self._refs, self._table = parts.engine, parts.refs, parts.table
+        self._proof: Callable[[Tx], bool] | None = None
+        """Whether the store has the last change: True, False, or Unavailable if it was changed again."""
+
+    # -- sessions
+
+    @_reads
+    def session(self, id: str | bytes, *, subagent: bool = False, trashed: bool = False) -> Session | None:
+        """A session by id; None if there is none, or if it is in the trash and `trashed` is False."""
+        row = self._tx.ref(self._engine.workspace, SUBAGENT if subagent else SESSION, _key(id))
+        return None if row is None or (row.trashed_at is not None and not trashed) else Session(self._parts, row)
+
+    @_reads
+    def sessions_at(self, message: str | bytes) -> list[Session]:
+        """The sessions whose last message this is, the most recently active first."""
+        point = self._found(message)
+        found = [] if point is None or point.pos is None else self._tx.refs_in_tree(point.tree, point.pos, point.pos)
+        rows = [row for row in found if row.kind == SESSION and row.trashed_at is None]
+        return [Session(self._parts, row) for row in sorted(rows, key=lambda row: -row.rank)]
+
+    @_reads
+    def latest(self, *, label: str) -> Session | None:
+        """The session with a label that was last active."""
+        look = self._table.label_hash(label)
+        rows = self._tx.refs_recent(self._engine.workspace, SESSION, label=look, limit=1)
+        return Session(self._parts, rows[0]) if rows else None
+
+    @_writes
+    def create(
+        self,
+        data: SessionData,
+        id: str | bytes,
+        *,
+        at: str | bytes | None = None,
+        beside: Session | None = None,
+        owner: Session | None = None,
+        active_at: int | None = None,
+    ) -> Session:
+        """Adds a session: empty, at a message, or `beside` another one, whose messages and blobs it can use.
+
+        With `data.agent` it is a subagent's. Conflict if the id is taken, also in the trash; NotFound.
+        """
+        point = None if at is None else self._point(at)
+        if beside is not None and point is None:
+            point = InsertPoint(self._tree(beside))
+        above = None if owner is None else self._row(owner).ref
+        kind = SESSION if data.agent is None else SUBAGENT
+        row = self._table.add_at(self._tx, data, _key(id), kind, at=point, owner=above, active_at=active_at)
+        return Session(self._parts, self._changed(row))
+
+    @_writes
+    def save(
+        self,
+        session: Session,
+        data: SessionData,
+        *,
+        hold: bool | None = None,
+        expires_at: int | Literal[False] | None = False,
+    ) -> Session:
+        """Replaces the data of a session, its hold and its own retention (microseconds, or negative: after its last
+        activity); None ends that. Writes nothing if they are equal. Conflict if it is in the trash; NotFound.
+        """
+        row = self._row(session)
+        columns: dict[str, int | None] = {}
+        if hold is not None and bool(row.hold) != hold:
+            columns["hold"] = int(hold)
+        if expires_at is not False and row.expires_at != expires_at:
+            columns["expires_at"] = expires_at
+        if not columns and self._table.data(row) == data:
+            return session
+        changed = self._changed(self._table.change(self._tx, row, data, **columns))
+        for column in columns:
+            self._note("retain" if column == "expires_at" else "hold" if hold else "release", session)
+        return Session(self._parts, changed)
+
+    @_writes
+    def trash(self, session: Session) -> Session:
+        """Moves a session to the trash, with all it owns. Idempotent. Conflict if it is held; NotFound."""
+        with loading:
+            from clew.engine import audit, trash
+
+        row = row_of(session)
+        now = self._refs.get(self._tx, row.kind, row.key, trashed=True)
+        if now.trashed_at is None:
+            audit.note_if_enabled(self._engine, self._refs, self._tx, "trash", session.id)
+            now = self._changed(trash.put(self._engine, self._refs, self._tx, now))
+        return Session(self._parts, now)
+
+    # -- messages
+
+    @_reads
+    def node(self, id: str | bytes) -> Node | None:
+        """A message of this workspace by id; None for any other."""
+        place = self._tx.node(_key(id))
+        if place is None or self._tx.tree_workspace(place.tree) != self._engine.workspace:
+            return None
+        return self._engine.node(place)
+
+    @_reads
+    def known(self, some: Iterable[str | bytes]) -> set[str]:
+        """Those of these ids that messages have, in any workspace: no new message can have them."""
+        return {ids.text(one) for one in self._tx.existing_ids([_key(one) for one in some])}
+
+    @_reads
+    def stored(self, draft: Draft, session: Session | None = None) -> Node | None:
+        """The stored message of a draft; None if there is none. Conflict if its id has other content, or if it is not
+        in the tree of `session`.
+        """
+        tree = None if session is None else row_of(session).tree
+        found = find_existing(self._engine, self._tx, [draft], tree)
+        if found is None or self._tx.tree_workspace(run_info(found[0]).tree) == self._engine.workspace:
+            return None if found is None else found[0]
+        raise Conflict(f"id {ids.text(draft.id)} is taken by another message", hint="Use a new id.")
+
+    @_reads
+    def head(self, session: Session) -> str | None:
+        """The id of the present last message. NotFound, Corrupted."""
+        head = self._refs.head_state(self._tx, row_of(session)).id
+        return None if head is None else ids.text(head)
+
+    @_reads
+    def path(self, end: Session | Node | str | bytes, *, last: int | None = None) -> list[Node]:
+        """The messages down to a message or to the head of a session, root first: all, or the `last` ones. NotFound."""
+        if isinstance(end, Session):
+            pos = self._refs.head_state(self._tx, row_of(end)).pos
+        elif isinstance(end, Node):
+            pos = node_row(end)[POS]
+        else:
+            pos = self._point(end).pos
+        if pos is None:
+            return []
+        return (
+            paths.whole(self._engine, self._tx, pos) if last is None else paths.last(self._engine, self._tx, pos, last)
+        )
+
+    @_reads
+    def is_above(self, message: str | bytes, below: str | bytes) -> bool:
+        """True if a message is on the path to another one, or is the same."""
+        one, other = self._found(message), self._found(below)
+        return one is not None and other is not None and one.tree == other.tree and _above(self._tx, one.pos, other.pos)
+
+    @_writes
+    def append(
+        self,
+        session: Session,
+        messages: Sequence[Draft | Message | Native],
+        *,
+        after: str | bytes | None = HEAD,
+        replaces: str | bytes | None = None,
+        active_at: int | None = None,
+    ) -> list[Node]:
+        """Stores messages after the head, after a message of the tree, or (None) as a root, and moves the head there.
+
+        The head leaves no message unreachable: if its path does not continue, it stays as a branch, unless a branch of
+        this session has it already. A root that `replaces` a message continues its totals, as after a compaction. With
+        `active_at` the activity is in the past, as in an import. NotFound if the session or the message was deleted;
+        Conflict if an id is taken; Corrupted if the message to continue is damaged.
+        """
+        drafts = [one if isinstance(one, Draft) else self._engine.draft(one) for one in messages]
+        row, tx = row_of(session), self._tx
+        if after is not None and drafts and active_at is None:
+            done = self._refs.append_next(tx, row, False if after is HEAD else _key(after), drafts)
+            if done is not None:
+                self._proof = partial(_has_node, id=drafts[-1].id)
+                return done.nodes
+        state, derived = self._refs.head_state(tx, row), None
+        if after is HEAD:
+            point = state.insert_point
+        else:
+            point = InsertPoint(state.tree) if after is None else self._point(after, state.tree)
+            origin = None if replaces is None else self._point(replaces, state.tree)
+            if origin is None or origin.id != state.id:
+                self._leave(row, state, point)
+            if origin is not None and origin.pos is not None:
+                carried = (origin.carried or 0) + (origin.run_depth or 0) + (origin.pos & MAX_SEQ) + 1
+                point = origin._replace(pos=None, id=None, run_depth=0, carried=carried, open=0)
+                derived = origin.pos
+        if not drafts:
+            if state.id != point.id:
+                self._drop_branch_at(row, point)
+                move = self._move(row, state, point.pos, point.id, active_at)
+                self._proof = partial(_is_moved, row=row, move=move)
+            return []
+        self._refs.ensure_sound(tx, point.pos)
+        if derived is None and active_at is None:
+            nodes = self._refs.append_at(tx, row, state, point, drafts).nodes
+        else:
+            nodes = append_chain(self._engine, tx, point, drafts, derived=derived, within=state.tree)
+            last = node_row(nodes[-1])
+            self._move(row, state, last[POS], last[ID], active_at)
+        self._proof = partial(_has_node, id=drafts[-1].id)
+        return nodes
+
+    def move(self, session: Session, to: str | bytes | None, *, active_at: int | None = None) -> None:
+        """Moves the head to a message of the tree, or before the first. What it leaves stays, as in `append`.
+
+        A branch that ends there is the conversation again, and no branch.
+        """
+        self.append(session, (), after=to, active_at=active_at)
+
+    @_writes
+    def rebase(self, session: Session, to: str | bytes | None) -> Session:
+        """`move`, also to a message of another tree, with which the session then shares messages.
+
+        Conflict if it would go to another tree and is held or has a log; NotFound.
+        """
+        tx, refs, row = self._tx, self._refs, self._row(session)
+        point = None if to is None else self._point(to)
+        if point is None or point.tree == row.tree:
+            self.move(session, to)
+            return session
+        if row.hold or tx.log_next(row.ref) & MAX_SEQ:
+            raise Conflict(f"session {session.id} cannot continue at a message of another conversation")
+        # A ref cannot change its tree, so it is made again, with what it owns.
+        left = refs.head_state(tx, row).insert_point
+        owned = [refs.change(tx, one, refs.data(one), look=one.look, owner=None) for one in tx.refs_owned(row.ref)]
+        data = self._table.data(row)
+        tx.set_labels(row.ref, ())
+        tx.delete_ref(row.ref)
+        new = self._table.add_at(tx, data, row.key, row.kind, at=point, owner=row.owner, active_at=row.active_at)
+        for one in owned:
+            refs.change(tx, one, refs.data(one), look=one.look, owner=new.ref)
+        if left.pos is not None:
+            refs.branch(tx, new.ref, left)
+        elif row.tree is not None:
+            tx.delete_tree_if_empty(row.tree)
+        return Session(self._parts, self._changed(new))
+
+    @_writes
+    def replace(self, session: Session, node: Node, messages: Sequence[Draft]) -> None:
+        """Replaces a message by others, or removes it. It stays as a branch only if the session is on hold.
+
+        The messages after it are stored again, under their ids unless these are still in use. NotFound if it is not a
+        message of the session.
+        """
+        tx, row, tree = self._tx, self._row(session), self._tree(session)
+        path = self.path(session)
+        at = next((number for number, one in enumerate(path) if one.id == node.id), None)
+        if at is None:
+            raise NotFound("message", node.id, hint=f"It is not a message of session {session.id}.")
+        later = [self._engine.draft(one.said, one.id, microseconds(one.created_at)) for one in path[at + 1 :]]
+        chain = [*messages, *later]
+        branches = {one.ref for one in tx.refs_owned(row.ref) if one.kind == BRANCH}
+        self.move(session, node.parent_id)
+        hashes = [self._engine.blob_hash(tree, digest) for draft in chain for digest in draft.encoded.blobs]
+        attached = [blob.blob for hash in hashes if (blob := tx.blobs.blob(tree, hash)) is not None]
+        tx.blobs.add_uses(_LAST, attached)  # or they would be deleted with the messages
+        for one in tx.refs_owned(row.ref):
+            if one.kind == BRANCH and one.ref not in branches and not row.hold:
+                deletion.delete_ref(self._engine, tx, one)
+        self.append(session, [self.fresh(draft) for draft in chain], after=node.parent_id)
+        tx.blobs.delete_uses(_LAST, _LAST)
+
+    @_reads
+    def fresh(self, draft: Draft) -> Draft:
+        """A draft, under another id if its own is in use."""
+        return (
+            draft if self._tx.node(draft.id) is None else Draft(self._engine.new_id(), draft.encoded, draft.created_at)
+        )
+
+    @_reads
+    def branches(self, session: Session) -> set[str]:
+        """The last messages of its branches."""
+        owned = self._tx.refs_owned(row_of(session).ref)
+        return {ids.text(one.head_id) for one in owned if one.kind == BRANCH and one.head_id is not None}
+
+    @_writes
+    def branch(self, session: Session, at: str | bytes) -> None:
+        """Keeps the path to a message as a branch of a session, unless the session has it already."""
+        row = self._row(session)
+        point = self._point(at, row.tree)
+        heads = [row.head, *(one.head for one in self._tx.refs_owned(row.ref) if one.kind == BRANCH)]
+        if not any(_above(self._tx, point.pos, head) for head in heads):
+            self._changed(self._refs.branch(self._tx, row.ref, point))
+
+    @_writes
+    def drop_branches(self, session: Session, ends: Collection[str]) -> None:
+        """Deletes the branches that end at these messages. Conflict if the session is held."""
+        for one in self._tx.refs_owned(self._row(session).ref):
+            if one.kind == BRANCH and one.head_id is not None and ids.text(one.head_id) in ends:
+                deletion.delete_ref(self._engine, self._tx, one)
+                self._proof = partial(_is_gone, row=one)
+
+    @_reads
+    def shares(self, session: Session, message: str | bytes) -> bool:
+        """True if a message is in the tree of a session, so that its head can go there."""
+        point = self._found(message)
+        return point is not None and point.tree == row_of(session).tree
+
+    @_reads
+    def first_with(self, message: str | bytes) -> Session | None:
+        """The session that had a message first, in the trash or not."""
+        point = self._found(message)
+        found = [] if point is None or point.pos is None else deletion.shown_by(self._tx, point.pos)
+        return self.session(found[0], trashed=True) if found else None
+
+    # -- documents
+
+    @_reads
+    def document(self, kind: str, id: str | bytes) -> Document | None:
+        """A document by key; None if there is none, or if its session is in the trash."""
+        row = self._tx.ref(self._engine.workspace, kind, _key(id))
+        return None if row is None or row.trashed_at is not None else Document(self._parts, row)
+
+    @_reads
+    def documents(
+        self,
+        kind: str,
+        *,
+        owner: Session | None = None,
+        index: bytes | None = None,
+        label: bytes | None = None,
+        after: Document | None = None,
+        limit: int = _PAGE,
+    ) -> list[Document]:
+        """The documents of an owner, oldest first; or a page of all, or those with an index or a label, newest first.
+
+        NotFound if the owner was deleted. `Store.documents` reads page after page.
+        """
+        if owner is not None:
+            owned = self._tx.refs_owned(self._row(owner).ref)
+            return [Document(self._parts, row) for row in owned if row.kind == kind and row.trashed_at is None]
+        edge, space = None if after is None else (after._row.rank, after._row.ref), self._engine.workspace
+        found: list[Document] = []
+        while len(found) < limit:
+            rows = self._tx.refs_recent(space, kind, look=index, label=label, before=edge, limit=limit - len(found))
+            if not rows:
+                break
+            found += [Document(self._parts, row) for row in rows if row.trashed_at is None]
+            edge = rows[-1].rank, rows[-1].ref
+        return found
+
+    @_writes
+    def put(
+        self,
+        kind: str,
+        id: str | bytes,
+        data: bytes,
+        *,
+        exact: bool = False,
+        tag: bytes = b"\x01",
+        owner: Target | None = None,
+        index: bytes | None = None,
+        labels: Sequence[bytes] = (),
+        at: str | bytes | None = None,
+        before: Document | None = None,
+        new: bool = False,
+        created_at: int | None = None,
+    ) -> Document:
+        """Stores a value, or replaces the one under this key. Owner, message and labels are those of the first value.
+
+        The value, JSON or text, is redacted unless it is `exact`. `before` is the stored document, if the caller has
+        read it: Conflict if it was changed. With `new` nothing is looked up: Conflict if the key is taken. Conflict
+        also if the document's session is in the trash.
+        """
+        tx, payload = self._tx, tag + (data if exact else self._engine.redacted(data))
+        row = before._row if before is not None else None if new else tx.ref(self._engine.workspace, kind, _key(id))
+        if row is not None:
+            if row.trashed_at is not None:
+                raise Conflict("the session of this document is in the trash", hint="Restore it or purge it.")
+            row = self._refs.change(tx, self._refs.verify(row), payload, look=row.look if index is None else index)
+        else:
+            above = None if owner is None else self._refs.get(tx, owner._row.kind, owner._row.key)
+            tree = above.tree if above is not None and (at is not None or kind in _IN_TREE) else None
+            point = None if at is None else self._point(at, tree)
+            row = self._refs.add(
+                tx, kind, _key(id), payload, tree=tree, at=point, owner=None if above is None else above.ref,
+                look=index, created_at=created_at,
+            )  # fmt: skip
+            if labels:
+                tx.set_labels(row.ref, labels)
+        return Document(self._parts, self._changed(row))
+
+    @_writes
+    def label(self, document: Document, labels: Sequence[bytes]) -> None:
+        """Replaces the labels of a document."""
+        self._tx.set_labels(document._row.ref, labels)
+        self._proof = partial(_has_labels, ref=document._row.ref, labels=set(labels))
+
+    @_reads
+    def has_label(self, document: Document, label: bytes) -> bool:
+        """True if a document has a label."""
+        return label in self._tx.maintenance.labels(document._row.ref)
+
+    @_writes
+    def delete(self, what: Target) -> None:
+        """Deletes a document or a session, what it owns, and the messages that only they need. Idempotent.
+
+        Clears no traces: `purge` does. Conflict if it is held.
+        """
+        row = self._same(what)
+        if row is not None:
+            deletion.delete_ref(self._engine, self._tx, row)
+            self._proof = partial(_is_gone, row=row)
+
+    @_writes
+    def discard(self, document: Document) -> None:
+        """Deletes a document that is only bookkeeping, such as a mark: also of a held session. Idempotent."""
+        row = self._same(document)
+        if row is not None:
+            self._tx.delete_ref(row.ref)
+            self._proof = partial(_is_gone, row=row)
+
+    # -- logs and blobs
+
+    @_writes
+    def log(self, of: Target, entries: Sequence[tuple[str | bytes | None, bytes]], *, exact: bool = False) -> None:
+        """Adds entries to a log, each with an id or None; redacted unless they are `exact`. Conflict if an id is taken;
+        NotFound if the owner of the log was deleted.
+        """
+        engine, row = self._engine, of._row
+        now = engine.clock()
+        rows = [
+            (engine.new_id() if id is None else _key(id), now, data if exact else engine.redacted(data))
+            for id, data in entries
+        ]
+        if rows:
+            if self._same(of) is None:
+                raise NotFound(row.kind, ids.text(row.key), hint="It was deleted.")
+            add_entries(engine, self._tx, row, rows)
+            self._proof = partial(_has_entry, id=rows[-1][0])
+
+    @_reads
+    def logged(self, of: Target, some: Iterable[str | bytes]) -> set[bytes]:
+        """Those of these ids that entries of a log have."""
+        found = self._tx.existing_log_ids([_key(one) for one in some])
+        rows = ((id, self._tx.log_by_id(id)) for id in found)
+        return {id for id, row in rows if row is not None and row.pos >> SEQ_BITS == of._row.ref}
+
+    @_writes
+    def blob(self, session: Session, data: bytes) -> str:
+        """Stores bytes as a blob of a session, once; returns its digest. Something must `use` it, or it is deleted."""
+        tree = self._tree(session)
+        digest = put_in(Blobs(self._engine, lambda: tree), self._tx, tree, data).digest
+        self._proof = partial(_has_blob, tree=tree, look=self._engine.blob_hash(tree, digest))
+        return digest
+
+    @_writes
+    def blobs(self, session: Session, contents: Sequence[tuple[str, bytes]]) -> None:
+        """`blob` for many, each with its digest."""
+        tree = self._tree(session)
+        if contents:
+            put_all_in(Blobs(self._engine, lambda: tree), self._tx, tree, contents)
+            self._proof = partial(_has_blob, tree=tree, look=self._engine.blob_hash(tree, contents[-1][0]))
+
+    @_writes
+    def use(self, document: Document, session: Session, digests: Iterable[str], *, only: bool = False) -> None:
+        """Notes that a document needs blobs of a session; with `only`, no others. NotFound if one was deleted.
+
+        Part of the unit that stores the document.
+        """
+        tx, row, tree, used = self._tx, document._row, self._tree(session), []
+        for digest in digests:
+            blob = tx.blobs.blob(tree, self._engine.blob_hash(tree, digest))
+            if blob is None:
+                raise NotFound("blob", digest, hint="It was deleted. Try again.")
+            used.append(blob.blob)
+        if only:
+            tx.blobs.delete_uses(-row.ref, -row.ref)
+        if used:
+            tx.blobs.add_uses(-row.ref, used)
+
+    # -- inside
+
+    def _row(self, of: Target) -> RefRow:
+        """The present row. NotFound if it was deleted or is in the trash."""
+        row = of._row
+        return self._refs.get(self._tx, row.kind, row.key)
+
+    def _same(self, of: Target) -> RefRow | None:
+        """The present row, in the trash or not; None if it was deleted, also if another has its key now."""
+        row = self._tx.ref(self._engine.workspace, of._row.kind, of._row.key)
+        return None if row is None or row.ref != of._row.ref else row
+
+    def _tree(self, session: Session) -> int:
+        tree = row_of(session).tree
+        assert tree is not None  # all sessions have one
+        return tree
+
+    def _found(self, message: str | bytes) -> InsertPoint | None:
+        """The place after a message of this workspace; None for any other."""
+        point = self._tx.insert_point(_key(message))
+        here = point is not None and self._tx.tree_workspace(point.tree) == self._engine.workspace
+        return point if here else None
+
+    def _point(self, message: str | bytes, tree: int | None = None) -> InsertPoint:
+        """`_found`; with `tree`, which is one of this workspace, in that tree. NotFound."""
+        point = self._found(message) if tree is None else self._tx.insert_point(_key(message))
+        if point is None or tree not in (None, point.tree):
+            raise NotFound("message", ids.text(_key(message)))
+        return point
+
+    def _leave(self, row: RefRow, state: HeadState, point: InsertPoint) -> None:
+        """Adds a branch at the head, unless the new place is below it, or a branch of the session is there or below.
+
+        A message below it that only another session has does not count: that session may be purged.
+        """
+        tx, at = self._tx, state.insert_point
+        if state.id == point.id or at.pos is None or _above(tx, at.pos, point.pos):
+            return
+        has_next = tx.last_seq(at.pos >> SEQ_BITS) > at.pos & MAX_SEQ or tx.runs_from(at.pos, at.pos)
+        found = tx.refs_in_tree(at.tree, 0, _LAST) if has_next else tx.refs_in_tree(at.tree, at.pos, at.pos)
+        mine = (one for one in found if one.kind == BRANCH and one.owner == row.ref)
+        if not any(_above(tx, at.pos, one.head) for one in mine):
+            self._refs.branch(tx, row.ref, at)
+
+    def _drop_branch_at(self, row: RefRow, point: InsertPoint) -> None:
+        """Deletes the branches of a session that end where its head goes."""
+        for one in () if point.pos is None else self._tx.refs_in_tree(point.tree, point.pos, point.pos):
+            if one.kind == BRANCH and one.owner == row.ref:
+                self._tx.delete_ref(one.ref)
+
+    def _move(self, row: RefRow, state: HeadState, pos: int | None, id: bytes | None, at: int | None) -> Move:
+        if at is None:
+            return self._refs.move(self._tx, row.ref, state, pos, id)
+        return self._refs.move_past(self._tx, row, state, pos, id, at)
+
+    def _note(self, event: str, session: Session) -> None:
+        with loading:
+            from clew.engine import audit
+
+        audit.note(self._engine, self._refs, self._tx, event, session.id)
+
+    def _changed(self, row: RefRow) -> RefRow:
+        self._proof = partial(self._refs.is_stored, left=row)
+        return row
+
+
+_IN_TREE = ("checkpoint", "worktree", "rewind", "recovery")
+"""Kinds of documents that are stored with the tree of their session, also without a message."""
+
+
+class _OwnError(Exception):
+    """An error that `work` raised itself. A backend would take a ValueError for a damaged value."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+def write(parts: Parts, work: Callable[[Unit], T]) -> T:
+    """See `Store.write`."""
+    done: list[tuple[Unit, tuple[T]]] = []
+
+    def step(tx: Tx) -> tuple[T]:
+        done.clear()
+        unit = Unit(parts, tx, _WRITES)
+        result = (_run(unit, tx, work),)
+        done.append((unit, result))
+        return result
+
+    def settle(tx: Tx) -> tuple[T] | None:
+        return next((result for unit, result in done if unit._proof is None or unit._proof(tx)), None)
+
+    try:
+        return parts.engine.write(step, settle)[0]
+    except _OwnError as own:
+        raise own.error from own.error.__cause__
+
+
+def read(parts: Parts, work: Callable[[Unit], T], *, single: bool = False) -> T:
+    """See `Store.read`."""
+    try:
+        return parts.engine.read(lambda tx: _run(Unit(parts, tx, _READS), tx, work), single=single)
+    except _OwnError as own:
+        raise own.error from own.error.__cause__
+
+
+def _run(unit: Unit, tx: Tx, work: Callable[[Unit], T]) -> T:
+    """Calls `work`; until it returns, all reads of this thread see the transaction."""
+    current = unit._engine.current
+    before, current.tx = current.tx, tx
+    try:
+        return work(unit)
+    except ODD as error:
+        raise _OwnError(error) from error
+    finally:
+        current.tx, unit._state = before, _ENDED
+
+
+def documents(parts: Parts, kind: str, *, index: bytes | None = None, label: bytes | None = None) -> Iterator[Document]:
+    """See `Store.documents`."""
+    after, limit = None, 1  # most callers want the first
+    while True:
+        page = partial(Unit.documents, kind=kind, index=index, label=label, after=after, limit=limit)
+        found = read(parts, page, single=True)
+        yield from found
+        if not found:
+            return
+        after, limit = found[-1], _PAGE
+
+
+def _key(id: str | bytes) -> bytes:
+    return id if isinstance(id, bytes) else ids.parse(id)
+
+
+def _above(tx: Tx, pos: int | None, leaf: int | None) -> bool:
+    return pos is not None and leaf is not None and paths.on_path(tx, leaf, pos)
+
+
+# -- proofs
+
+
+def _is_moved(tx: Tx, row: RefRow, move: Move) -> bool:
+    """Three answers: a move that is taken for missing would be made again."""
+    now = tx.ref(row.workspace, row.kind, row.key)
+    if now is None or now.version < move.version:
+        return False
+    if (now.version, now.mac) != (move.version, move.mac):
+        raise Unavailable(f"{row.kind} {ids.text(row.key)} was changed meanwhile", hint="Read it again.")
+    return True
+
+
+def _is_gone(tx: Tx, row: RefRow) -> bool:
+    now = tx.ref_at(row.ref)
+    return now is None or now.key != row.key
+
+
+def _has_node(tx: Tx, id: bytes) -> bool:
+    return tx.node(id) is not None
+
+
+def _has_blob(tx: Tx, tree: int, look: bytes) -> bool:
+    return tx.blobs.blob(tree, look) is not None
+
+
+def _has_entry(tx: Tx, id: bytes) -> bool:
+    return tx.log_by_id(id) is not None
+
+
+def _has_labels(tx: Tx, ref: int, labels: set[bytes]) -> bool:
+    return set(tx.maintenance.labels(ref)) == labels
