@@ -282,9 +282,9 @@ class Life:
 
     def delete_message(self) -> None:
         node = self._node()
-        lost = set() if node is None else self.now.below[node.id]
-        if node is None or self._is_held(lost):
+        if node is None or self._is_held(node):
             return
+        lost = self.now.below[node.id]
         if self.by_command():
             assert self.cli("conversation", "delete", "--cascade", node.id).exit_code in (0, PARTIAL)
         else:
@@ -294,7 +294,7 @@ class Life:
     def redact(self) -> None:
         node = self._node()
         words = [] if node is None else [word for word in self.words if word in node.text]
-        if node is None or not words or self._is_held(words):
+        if node is None or not words or self._is_held(node):
             return
         if secret(words[0]) in node.text and self.by_command():
             would = json.loads(self.cli("redact", "--apply", node.id, "--dry-run", "--json").stdout)
@@ -449,11 +449,8 @@ class Life:
         nodes = [node for one in self._some(self.sessions(), 1) for node in self.store.sessions.get(one).path()]
         return self.chance.choice(nodes) if nodes else None
 
-    def _with(self, words: Iterable[str]) -> set[str]:
-        return {id for id, own in self.now.sessions.items() if not own.isdisjoint(words)}
-
-    def _is_held(self, words: Iterable[str]) -> bool:
-        return not self.model.held.isdisjoint(self._with(words))
+    def _is_held(self, node: Any) -> bool:
+        return not self.model.held.isdisjoint(self.now.with_node[node.id])
 
     def _one_way(self, library: Callable[[], object], *command: str) -> None:
         if self.by_command():
