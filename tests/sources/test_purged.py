@@ -86,14 +86,17 @@ def test_again_brings_it_back(store: clew.Store, file: Path) -> None:
     assert_gone(store)
 
 
-def test_what_came_again_stays_in_sight(store: clew.Store, file: Path) -> None:
-    """Messages that `again` brought back are on a branch or at the end, also after the file is read anew."""
+@pytest.mark.parametrize("last", [3, 4])
+def test_what_came_again_stays_in_sight(store: clew.Store, file: Path, last: int) -> None:
+    """Messages that `again` brought back are on a branch or at the end, also after all or less of the file is reread."""
+    lines = [*LINES, claude_line(3, 2, "user", "Go on"), claude_line(4, 3, "assistant", "Fine")]
     take(store, file)
     store.sessions.purge([SESSION])
-    file.write_bytes(jsonl([*LINES, claude_line(3, 2, "user", "Go on"), claude_line(4, 3, "assistant", "Fine")]))
+    file.write_bytes(jsonl(lines))
     take(store, file)
     take(store, file, again=True)
     ImportHistory(store).forget(lambda _: True)
+    file.write_bytes(jsonl(lines[:last]))
     take(store, file)
     session = store.sessions.get(SESSION)
     ends = [session.path(), *(store.nodes.path(branch.head_id) for branch in session.branches())]
