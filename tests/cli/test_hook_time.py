@@ -41,10 +41,19 @@ def hook(event: dict[str, Any], name: str, **more: Any) -> str:
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "")
-    assert time.monotonic() - began < LIMIT + SLACK
+    assert time.monotonic() - began < float(os.environ["CLEW_HOOK_TIMEOUT"]) + SLACK
     return done.stderr
 
 
+@pytest.fixture
+def enough(event: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gives hooks the time to begin, on this machine as busy as it is: several times that of one that does nothing."""
+    began = time.monotonic()
+    subprocess.run([sys.executable, "-m", "clew", "hook"], input=b"{}", capture_output=True, check=False)
+    monkeypatch.setenv("CLEW_HOOK_TIMEOUT", str(max(LIMIT, 5 * (time.monotonic() - began))))
+
+
+@pytest.mark.usefixtures("enough")
 def test_a_transcript_without_an_end(event: dict[str, Any], db: str) -> None:
     """30 GB without a newline: each call stops in time and says that something is left; what is before it is stored."""
     before = "".join(f'{{"type":"x","uuid":"{number}"}}\n' for number in range(5))
@@ -135,6 +144,7 @@ def test_what_was_left_is_caught_up(
     gc.collect()
 
 
+@pytest.mark.usefixtures("enough")
 def test_files_come_before_the_transcript(event: dict[str, Any], db: str) -> None:
     """A transcript that takes all the time does not keep the end of a turn, or of a session, from being noted."""
     with open(event["transcript_path"], "wb") as file:

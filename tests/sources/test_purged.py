@@ -88,7 +88,7 @@ def test_again_brings_it_back(store: clew.Store, file: Path) -> None:
 
 @pytest.mark.parametrize("last", [3, 4])
 def test_what_came_again_stays_in_sight(store: clew.Store, file: Path, last: int) -> None:
-    """Messages that `again` brought back are on a branch or at the end, also after all or less of the file is reread."""
+    """Messages that `again` brought back are on a branch or at the end, also after the file was read again."""
     lines = [*LINES, claude_line(3, 2, "user", "Go on"), claude_line(4, 3, "assistant", "Fine")]
     take(store, file)
     store.sessions.purge([SESSION])
