@@ -66,15 +66,15 @@ def test_a_transcript_without_an_end(event: dict[str, Any], db: str, enough: flo
 
 
 @pytest.mark.parametrize("path", ["a/" * 100_000, "../" * 70_000, "a" * 200_000])
-def test_a_path_that_no_file_can_have(event: dict[str, Any], path: str) -> None:
+def test_a_path_that_no_file_can_have(event: dict[str, Any], path: str, enough: float) -> None:
     """It is refused at once, and not repeated on stderr."""
     for more in ({"tool_input": {"file_path": path}}, {"cwd": "/" + path, "tool_input": {"file_path": "a"}}):
-        told = hook(event, "PreToolUse", tool_name="Edit", **more)
+        told = hook(event, "PreToolUse", limit=enough, tool_name="Edit", **more)
         assert ("the limit for a path is 4,096" in told, len(told) < 500) == (True, True)
-    assert "the limit for a path is 4,096" in hook(event, "Stop", transcript_path="/" + path)
+    assert "the limit for a path is 4,096" in hook(event, "Stop", limit=enough, transcript_path="/" + path)
 
 
-def test_a_store_that_another_process_writes_to(event: dict[str, Any], db: str) -> None:
+def test_a_store_that_another_process_writes_to(event: dict[str, Any], db: str, enough: float) -> None:
     """The hook gives up while it still has time to say so."""
     Path(event["transcript_path"]).write_text('{"type":"x"}\n')
     with clew.open(db) as store, store.transaction():
