@@ -122,7 +122,7 @@ class Life:
     def cli(self, *args: str, data: str = "") -> Result:
         """Runs a command; it must not crash."""
         env = {"CLEW_DB": str(self.path), "HOME": str(self.folder / "home"), "XDG_DATA_HOME": str(self.folder / "d"),
-               "XDG_CONFIG_HOME": str(self.folder / "c"), "CLEW_KEY": self.key and self.key.hex()}  # fmt: skip
+               "XDG_CONFIG_HOME": str(self.folder / "c"), "CLEW_KEY": self.key.hex() if self.key else None}  # fmt: skip
         done = CliRunner().invoke(cli, args, env=env, input=data)
         assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
         assert "internal error" not in done.stderr, done.stderr

@@ -23,13 +23,13 @@ from clew.cli.setup.open_store import open_for_reading, store_option
 from clew.exports.to_html import html
 from clew.exports.to_markdown import (
     HIDDEN,
+    count_replaced,
     fold_block,
     is_interrupted,
     json_fence,
     markdown,
     placeholder,
     read,
-    count_replaced,
     seam_text,
 )
 from clew.store.origin import name_of
