@@ -27,6 +27,7 @@ from tests.records.talk import frame, given, made, snapshot, stored, summary
 SECRET = "AKIAIOSFODNN7EXAMPLE"
 
 
+@pytest.mark.checklist("C24")
 def test_a_new_store_gets_thirty_days_for_records(path: Path, clock: FakeClock) -> None:
     """C24: the first service stores 30 days for records, in the audit; it says nothing of other sessions."""
     with clew.open(path, clock=clock) as store:
@@ -103,6 +104,7 @@ def test_a_store_wide_policy_has_no_limits_but_records_have(path: Path, clock: F
         assert store.sessions.list().items == [chat]
 
 
+@pytest.mark.checklist("C24")
 def test_limits_of_a_records_own_retention(path: Path, clock: FakeClock) -> None:
     """C24: no way gives a record days of its own outside of 7 to 180; an ordinary chat may have any."""
     with clew.open(path, clock=clock) as store, RecordService(store) as service:
@@ -150,6 +152,7 @@ def test_all_records_may_expire_at_once(path: Path, clock: FakeClock) -> None:
         service.dispose()
 
 
+@pytest.mark.checklist("C25")
 def test_a_service_may_be_told_not_to_sweep(path: Path, clock: FakeClock) -> None:
     """`initialize` sweeps and starts a thread that sweeps, except with ``sweep=False``; `dispose` ends the thread."""
 
@@ -187,6 +190,7 @@ def test_closing_the_store_ends_the_sweepers_of_a_service(path: Path, way: str) 
     assert {*threading.enumerate()} <= before
 
 
+@pytest.mark.checklist("C25")
 def test_a_record_written_while_the_clock_was_behind_stays(path: Path, clock: FakeClock) -> None:
     """A record counts as active when the store had seen that time before, whatever the clock said then."""
     with clew.open(path, clock=clock) as store, RecordService(store) as service:

@@ -442,6 +442,7 @@ def test_a_record_may_have_a_moment_of_its_own(service: RecordService) -> None:
 # -- deleting
 
 
+@pytest.mark.checklist("C26")
 def test_what_is_held_stays(service: RecordService, heard: list[events.RecordEvent]) -> None:
     """A held record is not deleted, and a purge of everything counts it as a failure, not as purged."""
     made(service, "held")
