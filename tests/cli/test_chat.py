@@ -54,7 +54,7 @@ def test_without_a_model_offline_answers(clew_cli, db):
     assert talks(db) == [["Hello", "You said: Hello"] * 2]
 
 
-@pytest.mark.checklist("D13")
+@pytest.mark.checklist("D12", "D13")
 def test_it_goes_on_in_the_same_directory(clew_cli, db, tmp_path, monkeypatch):
     """Without a flag the last answered session of this directory goes on; elsewhere another begins."""
     clew_cli("chat", "One")

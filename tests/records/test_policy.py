@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -150,6 +151,24 @@ def test_all_records_may_expire_at_once(path: Path, clock: FakeClock) -> None:
         assert report is not None
         assert (report.purged_count, report.failures) == (20, ())
         service.dispose()
+
+
+@pytest.mark.checklist("C26")
+def test_a_shorter_window_may_end_most_records(path: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
+    """Of 21 records 20 are due by the new policy: `set_policy` purges them, except a held one, and logs how many."""
+    with clew.open(path, clock=clock) as store, RecordService(store, policy=Policy(30)) as service:
+        for number in range(21):
+            made(service, f"talk-{number}")
+        clock.advance(timedelta(days=10))
+        service.update("talk-0", {"appendMessages": [frame(2)]})
+        service.update("talk-1", {"retention": {"manualHold": True}})
+        with caplog.at_level(logging.INFO, "clew.retention"):
+            report = service.set_policy(Policy(7))
+        assert (report.purged_count, report.failures) == (19, ())
+        left = service.list(include_expired=True).items
+        assert {one.conversation_id for one in left} == {"talk-0", "talk-1"}
+        logged = [record.getMessage() for record in caplog.records if record.name == "clew.retention"]
+        assert logged == ["sweep: 19 of 21 sessions purged, 0 failed"]
 
 
 @pytest.mark.checklist("C25")
