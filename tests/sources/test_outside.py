@@ -105,6 +105,38 @@ def test_linked_files_of_opencode(store: clew.Store, history: Path, secret: Path
     assert SECRET.encode() not in stored(store, tmp_path)
 
 
+def test_a_session_of_opencode_elsewhere(store: clew.Store, tmp_path: Path) -> None:
+    """opencode: the folders around a session that is not in opencode's own folders are not read."""
+    folder = tmp_path / "home" / "downloads" / "new"
+    folder.mkdir(parents=True)
+    (folder / "ses_1.json").write_text(json.dumps({"id": "ses_1", "projectID": "p", "directory": "/x", "title": "t"}))
+    for place, made in (("message/ses_1", {"role": "user"}), ("part/m", {"type": "text", "text": SECRET})):
+        (tmp_path / "home" / place).mkdir(parents=True)
+        (tmp_path / "home" / place / "m.json").write_text(json.dumps({"id": "m", "time": {"created": 1}, **made}))
+    imported(store, folder)
+    assert SECRET.encode() not in stored(store, tmp_path)
+
+
+def test_a_rollout_of_codex_elsewhere(store: clew.Store, tmp_path: Path) -> None:
+    """Codex: a rollout that is not in Codex's own folders continues no other in the folders below its own."""
+    old, new = an_id(901), an_id(902)
+    meta: dict[str, Any] = {"cwd": "/x", "timestamp": "2026-11-01T10:00:00Z", "originator": "codex_cli"}
+
+    def rollout(id: str, text: str, **more: Any) -> bytes:
+        said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
+        lines = [("session_meta", {"id": id, **meta, **more}), ("response_item", said)]
+        return jsonl([{"timestamp": meta["timestamp"], "type": kind, "payload": body} for kind, body in lines])
+
+    below = tmp_path / "home" / "private"
+    below.mkdir(parents=True)
+    (below / f"rollout-2026-11-01T09-00-00-{old}.jsonl").write_bytes(rollout(old, SECRET))
+    path = tmp_path / "home" / f"rollout-2026-11-01T10-00-00-{new}.jsonl"
+    path.write_bytes(rollout(new, "mine", history_base={"thread_id": old, "end_ordinal_exclusive": 9}))
+    (done,) = imported(store, path)
+    assert (done.messages, any("missing" in note for note in done.notes)) == (1, True)
+    assert SECRET.encode() not in stored(store, tmp_path)
+
+
 def test_linked_files_of_cline(store: clew.Store, history: Path, secret: Path, tmp_path: Path) -> None:
     """Cline: a linked file beside the history is not read."""
     folder = history / "tasks" / "1"
