@@ -231,6 +231,8 @@ class SessionWriter:
             return
         state, point = self._parts.refs.head_state(self._tx, self.row), self._tx.insert_point(self._head)
         if point is not None and point.tree == state.tree:
+            if not _is_above(self._tx, state.pos, point.pos):  # the file says that it is, but it is not stored there
+                self._leave_branch(state)
             self._take_move(
                 self._parts.refs.move_past(self._tx, self.row, state, point.pos, point.id, self._head_time)
             )  # fmt: skip
