@@ -17,6 +17,7 @@ from clew.exports.render.message import VERSION
 from clew.exports.to_html import style
 from clew.keys import Key
 from clew.store.parts import Parts
+from clew.store.parts import Parts
 from clew.store.session import Session
 from clew.store.store import Store
 from clew.web.secrets import SecretFinder
@@ -91,6 +92,12 @@ class Site:
                     raise Locked from None
                 self._index(self._store)
             return self._store
+
+    @property
+    def is_sealed(self) -> bool:
+        """True if the open store is sealed. Then no page has a title that a browser would keep on disk."""
+        store = self._store
+        return store is not None and Parts.of(store).engine.keyed
 
     @property
     def can_lock(self) -> bool:
