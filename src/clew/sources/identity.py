@@ -262,7 +262,8 @@ class MessageIds:
                 self._logged[given] = self._now[given], number + 1
 
     def _log_id(self, given: bytes, number: int) -> bytes:
-        return record_id(ids.parse(self.session), "\0renamed", given + number.to_bytes(4, "big"))
+        workspace = self._parts.engine.workspace.encode()  # another one may have a session with this id
+        return record_id(ids.parse(self.session), "\0renamed", given + number.to_bytes(4, "big") + workspace)
 
     def _places(self, tx: Tx, names: Sequence[bytes]) -> dict[bytes, NodeLocation | None]:
         found: dict[bytes, NodeLocation | None] = {}

@@ -72,7 +72,9 @@ def test_a_checkpoint_of_another_workflow(opened):
 
         async def run():
             for name in ("a", "b"):
-                await checkpoints.save(WorkflowCheckpoint(workflow_name=name, graph_signature_hash="x", checkpoint_id="1"))
+                await checkpoints.save(
+                    WorkflowCheckpoint(workflow_name=name, graph_signature_hash="x", checkpoint_id="1")
+                )
             assert await checkpoints.list_checkpoint_ids(workflow_name="a") == []
             assert await checkpoints.list_checkpoint_ids(workflow_name="b") == ["1"]
             assert (await checkpoints.get_latest(workflow_name="b")).workflow_name == "b"

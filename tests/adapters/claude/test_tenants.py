@@ -28,7 +28,7 @@ def names(key):
 
 
 class Transcripts:
-    """Transcripts by project and session."""
+    """Transcripts by project and session. All tenants have the same ids of entries."""
 
     def __init__(self, store):
         self._store = ClewSessionStore(store)
@@ -36,7 +36,8 @@ class Transcripts:
     def write(self, key, text, *, new):
         before = asyncio.run(self._store.load(names(key)))
         assert (before is None) == new
-        line = {**entry(0, text), "uuid": str(uuid.uuid4()), "parentUuid": before[-1]["uuid"] if before else None}
+        at = str(uuid.uuid5(uuid.NAMESPACE_OID, str(len(before or ()))))
+        line = {**entry(0, text), "uuid": at, "parentUuid": before[-1]["uuid"] if before else None}
         asyncio.run(self._store.append(names(key), [line]))
 
     def read(self, key):
