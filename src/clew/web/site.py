@@ -17,7 +17,6 @@ from clew.exports.render.message import VERSION
 from clew.exports.to_html import style
 from clew.keys import Key
 from clew.store.parts import Parts
-from clew.store.parts import Parts
 from clew.store.session import Session
 from clew.store.store import Store
 from clew.web.secrets import SecretFinder
