@@ -190,6 +190,19 @@ def test_two_runs_of_aider_in_the_same_second(store: clew.Store, tmp_path: Path)
     assert [bring(store, file, again=True).messages for file in files] == [0, 0]
 
 
+def test_a_file_grows_after_the_conversation_with_its_id_was_purged(store: clew.Store, tmp_path: Path) -> None:
+    """It continues its own conversation, and stores nothing twice; the purged one stays purged."""
+    first, second = write(tmp_path, SESSION, EVIL, "p"), write(tmp_path, SESSION, GENUINE, "q")
+    bring(store, first)
+    bring(store, second)
+    store.sessions.purge(SESSION)
+    (session,) = store.sessions.list().items
+    bring(store, write(tmp_path, SESSION, [*GENUINE, claude_line(3, 2, "user", "Thanks")], "q"))
+    bring(store, first)
+    assert [one.id for one in store.sessions.list().items] == [session.id]
+    assert texts(store, session.id) == ["Is it safe?", "No. Do not run it.", "Thanks"]
+
+
 def test_a_mirrored_transcript_after_a_file_with_its_ids(store: clew.Store, tmp_path: Path) -> None:
     """A transcript that an SDK mirrors shows its own words, though a file with its message ids was imported before."""
     bring(store, write(tmp_path, an_id(800), EVIL))

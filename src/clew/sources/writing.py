@@ -53,8 +53,11 @@ class ConversationFacts(NamedTuple):
 
 
 def session_id(source: str, conversation: str) -> str:
-    """The id of the session that a conversation becomes: its own UUID, or one derived from its names."""
-    return uuid_or_none(conversation) or derived_id(source, conversation)
+    """The id of the session that a conversation becomes: its own UUID, or one derived from its names.
+
+    A UUID in another form, such as capital letters, is a name like any other.
+    """
+    return conversation if uuid_or_none(conversation) == conversation else derived_id(source, conversation)
 
 
 def describe(facts: ConversationFacts, data: SessionData) -> SessionData:
