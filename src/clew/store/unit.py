@@ -29,7 +29,7 @@ from clew.engine.blobs import Blobs, put_all_in, put_in
 from clew.engine.engine import Draft, OwnError
 from clew.engine.log import Log, add_entries
 from clew.engine.node import Node, microseconds, moment, node_row, run_info
-from clew.engine.refs import BRANCH
+from clew.engine.refs import BRANCH, Refs
 from clew.engine.session_data import SessionData
 from clew.errors import Conflict, Corrupted, Invalid, NotFound, Unavailable
 from clew.store.parts import Parts
@@ -380,7 +380,9 @@ class Unit:
             refs.branch(tx, new.ref, left)
         elif row.tree is not None:
             tx.delete_tree_if_empty(row.tree)
-        return Session(self._parts, self._changed(new))
+        moved = Session(self._parts, self._changed(new))
+        self._proof = partial(_is_remade, refs=refs, row=new, before=row.ref)
+        return moved
 
     @_writes
     def replace(self, session: Session, node: Node, messages: Sequence[Draft]) -> None:
@@ -752,6 +754,12 @@ def _is_moved(tx: Tx, row: RefRow, move: Move) -> bool:
     if (now.version, now.mac) != (move.version, move.mac):
         raise Unavailable(f"{row.kind} {ids.text(row.key)} was changed meanwhile", hint="Read it again.")
     return True
+
+
+def _is_remade(tx: Tx, refs: Refs, row: RefRow, before: int) -> bool:
+    """A row that was made again has new versions, which cannot be compared with those of the row before."""
+    now = tx.ref(row.workspace, row.kind, row.key)
+    return (now is None or now.ref != before) and refs.is_stored(tx, row)
 
 
 def _is_gone(tx: Tx, row: RefRow) -> bool:
