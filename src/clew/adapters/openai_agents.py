@@ -19,11 +19,10 @@ from clew.adapters.natives import native_message
 from clew.adapters.threads import in_thread
 from clew.adapters.versions import check_version
 from clew.base.messages import Message, Native
-from clew.engine.engine import Draft
 from clew.engine.node import Node
 from clew.errors import NotFound
 from clew.store.session import Session
-from clew.store.unit import Unit
+from clew.store.unit import Draft, Unit
 
 TOOL = "openai-agents"
 PROVIDER = "openai-responses"

@@ -25,13 +25,12 @@ from clew.adapters.threads import in_thread
 from clew.adapters.versions import check_version
 from clew.base import ids
 from clew.base.messages import Native
-from clew.engine.engine import Draft
 from clew.engine.node import Node
 from clew.engine.session_data import SessionData, label_set
 from clew.errors import Conflict, NotFound
 from clew.sources.importer import SOURCE
 from clew.store.session import Session
-from clew.store.unit import Unit
+from clew.store.unit import Draft, Unit
 
 TOOL = "pydantic-ai"
 RECORD = "pydantic-ai"

@@ -39,6 +39,8 @@ from clew.store.session_table import SESSION, SUBAGENT
 if TYPE_CHECKING:
     from clew.engine.receipts import Receipt
 
+__all__ = ["HEAD", "Document", "Draft", "Unit"]
+
 T = TypeVar("T")
 P = ParamSpec("P")
 HEAD: Final[Any] = object()
