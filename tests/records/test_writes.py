@@ -359,7 +359,7 @@ def test_what_an_update_returns_costs_what_it_adds(path: Path) -> None:
             rows.append(len(result.nodes) if hasattr(result, "nodes") else 0)
             return result
 
-        Parts.of(store).engine.read = read
+        Parts.of(store).engine.read = read  # type: ignore[method-assign]
         for n in range(2001, 2011):
             record = stored(service.update("talk", {"appendMessages": [frame(n, content=f"message {n}")]}))
             assert len(record.messages) == n

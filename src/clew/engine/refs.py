@@ -259,10 +259,14 @@ class Refs:
             mine = (one for one in found if one.kind == BRANCH and one.owner == row.ref and one.head is not None)
             kept = next((one for one in mine if paths.on_path(tx, one.head or 0, at.pos)), None)
             kept = kept or self.branch(tx, row.ref, at)
+        self.end_branches(tx, row, to)
+        return kept
+
+    def end_branches(self, tx: Tx, row: RefRow, to: InsertPoint) -> None:
+        """Deletes the branches of a ref that end where its head goes."""
         for one in () if to.pos is None else tx.refs_in_tree(to.tree, to.pos, to.pos):
             if one.kind == BRANCH and one.owner == row.ref:
                 tx.delete_ref(one.ref)
-        return kept
 
     def branch(self, tx: Tx, owner: int, at: InsertPoint) -> RefRow:
         """Adds an owned ref at a node, so that messages stay reachable after the owner's head leaves them."""

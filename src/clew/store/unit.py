@@ -26,10 +26,10 @@ from clew.base.messages import Message, Native
 from clew.engine import deletion, paths
 from clew.engine.append import append_chain, find_existing
 from clew.engine.blobs import Blobs, put_all_in, put_in
-from clew.engine.engine import Draft
+from clew.engine.engine import Draft, OwnError
 from clew.engine.log import Log, add_entries
 from clew.engine.node import Node, microseconds, moment, node_row, run_info
-from clew.engine.refs import BRANCH
+from clew.engine.refs import BRANCH, Refs
 from clew.engine.session_data import SessionData
 from clew.errors import Conflict, Corrupted, Invalid, NotFound
 from clew.store.parts import Parts
@@ -38,6 +38,8 @@ from clew.store.session_table import SESSION, SUBAGENT
 
 if TYPE_CHECKING:
     from clew.engine.receipts import Receipt
+
+__all__ = ["HEAD", "Document", "Draft", "Unit"]
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -374,11 +376,14 @@ class Unit:
         new = self._table.add_at(tx, data, row.key, row.kind, at=point, owner=row.owner, active_at=row.active_at)
         for one in owned:
             refs.change(tx, one, refs.data(one), look=one.look, owner=new.ref)
+        refs.end_branches(tx, new, point)
         if left.pos is not None:
             refs.branch(tx, new.ref, left)
         elif row.tree is not None:
             tx.delete_tree_if_empty(row.tree)
-        return Session(self._parts, self._changed(new))
+        moved = Session(self._parts, self._changed(new))
+        self._proof = partial(_is_remade, refs=refs, row=new, before=row.ref)
+        return moved
 
     @_writes
     def replace(self, session: Session, node: Node, messages: Sequence[Draft]) -> None:
@@ -664,14 +669,6 @@ _IN_TREE = ("checkpoint", "worktree", "rewind", "recovery")
 """Kinds of documents that are stored with the tree of their session, also without a message."""
 
 
-class _OwnError(Exception):
-    """An error that `work` raised itself. A backend would take a ValueError for a damaged value."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(error)
-        self.error = error
-
-
 def write(parts: Parts, work: Callable[[Unit], T]) -> T:
     """See `Store.write`."""
     done: list[tuple[Unit, tuple[T]]] = []
@@ -688,7 +685,7 @@ def write(parts: Parts, work: Callable[[Unit], T]) -> T:
 
     try:
         return parts.engine.write(step, settle)[0]
-    except _OwnError as own:
+    except OwnError as own:
         raise own.error from own.error.__cause__
 
 
@@ -696,20 +693,15 @@ def read(parts: Parts, work: Callable[[Unit], T], *, single: bool = False) -> T:
     """See `Store.read`."""
     try:
         return parts.engine.read(lambda tx: _run(Unit(parts, tx, _READS), tx, work), single=single)
-    except _OwnError as own:
+    except OwnError as own:
         raise own.error from own.error.__cause__
 
 
 def _run(unit: Unit, tx: Tx, work: Callable[[Unit], T]) -> T:
-    """Calls `work`; until it returns, all reads of this thread see the transaction."""
-    current = unit._engine.current
-    before, current.tx = current.tx, tx
     try:
-        return work(unit)
-    except ODD as error:
-        raise _OwnError(error) from error
+        return unit._engine.run_in(tx, partial(work, unit))
     finally:
-        current.tx, unit._state = before, _ENDED
+        unit._state = _ENDED
 
 
 def documents(parts: Parts, kind: str, *, index: bytes | None = None, label: bytes | None = None) -> Iterator[Document]:
@@ -733,6 +725,12 @@ def _above(tx: Tx, pos: int | None, leaf: int | None) -> bool:
 
 
 # -- proofs
+
+
+def _is_remade(tx: Tx, refs: Refs, row: RefRow, before: int) -> bool:
+    """A row that was made again has new versions, which cannot be compared with those of the row before."""
+    now = tx.ref(row.workspace, row.kind, row.key)
+    return (now is None or now.ref != before) and refs.is_stored(tx, row)
 
 
 def _is_gone(tx: Tx, row: RefRow) -> bool:
