@@ -291,7 +291,7 @@ class Unit:
     @_reads
     def is_above(self, message: str | bytes, below: str | bytes) -> bool:
         """True if a message is on the path to another one, or is the same."""
-        one, other = self._found(message), self._found(below)
+        one, other = self._tx.insert_point(_key(message)), self._found(below)
         return one is not None and other is not None and one.tree == other.tree and _above(self._tx, one.pos, other.pos)
 
     @_writes
@@ -452,10 +452,10 @@ class Unit:
     # -- documents
 
     @_reads
-    def document(self, kind: str, id: str | bytes) -> Document | None:
-        """A document by key; None if there is none, or if its session is in the trash."""
+    def document(self, kind: str, id: str | bytes, *, trashed: bool = False) -> Document | None:
+        """A document by key; None if there is none, or if its session is in the trash and `trashed` is False."""
         row = self._tx.ref(self._engine.workspace, kind, _key(id))
-        return None if row is None or row.trashed_at is not None else Document(self._parts, row)
+        return None if row is None or (row.trashed_at is not None and not trashed) else Document(self._parts, row)
 
     @_reads
     def documents(
@@ -584,7 +584,11 @@ class Unit:
 
     @_writes
     def blob(self, session: Session, data: bytes) -> str:
-        """Stores bytes as a blob of a session, once; returns its digest. Something must `use` it, or it is deleted."""
+        """Stores bytes as a blob of a session, once; returns its digest. Something must `use` it, or it is deleted.
+
+        NotFound if the session was deleted or is in the trash.
+        """
+        self._row(session)
         tree = self._tree(session)
         digest = put_in(Blobs(self._engine, lambda: tree), self._tx, tree, data).digest
         self._proof = partial(_has_blob, tree=tree, look=self._engine.blob_hash(tree, digest))
@@ -593,6 +597,7 @@ class Unit:
     @_writes
     def blobs(self, session: Session, contents: Sequence[tuple[str, bytes]]) -> None:
         """`blob` for many, each with its digest."""
+        self._row(session)
         tree = self._tree(session)
         if contents:
             put_all_in(Blobs(self._engine, lambda: tree), self._tx, tree, contents)
