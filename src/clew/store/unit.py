@@ -149,13 +149,15 @@ _reads, _writes = _verb(writes=False), _verb(writes=True)
 class Unit:
     """One transaction. Reads see a snapshot of the store and the unit's own writes."""
 
-    __slots__ = ("_engine", "_parts", "_proof", "_refs", "_state", "_table", "_tx")
+    __slots__ = ("_engine", "_parts", "_proof", "_refs", "_state", "_table", "_trees", "_tx")
 
     def __init__(self, parts: Parts, tx: Tx, state: int) -> None:
         self._parts, self._tx, self._state = parts, tx, state
         self._engine, self._refs, self._table = parts.engine, parts.refs, parts.table
         self._proof: Callable[[Tx], bool] | None = None
         """Whether the store has the last change: True, False, or Unavailable if it was changed again."""
+        self._trees: set[int] = set()
+        """Trees that are known to be of this workspace."""
 
     # -- sessions
 
@@ -247,7 +249,7 @@ class Unit:
     def node(self, id: str | bytes) -> Node | None:
         """A message of this workspace by id; None for any other."""
         place = self._tx.node(_key(id))
-        if place is None or self._tx.tree_workspace(place.tree) != self._engine.workspace:
+        if place is None or not self._is_here(place.tree):
             return None
         return self._engine.node(place)
 
@@ -263,7 +265,7 @@ class Unit:
         """
         tree = None if session is None else row_of(session).tree
         found = find_existing(self._engine, self._tx, [draft], tree)
-        if found is None or self._tx.tree_workspace(run_info(found[0]).tree) == self._engine.workspace:
+        if found is None or self._is_here(run_info(found[0]).tree):
             return None if found is None else found[0]
         raise Conflict(f"id {ids.text(draft.id)} is taken by another message", hint="Use a new id.")
 
@@ -640,8 +642,13 @@ class Unit:
     def _found(self, message: str | bytes) -> InsertPoint | None:
         """The place after a message of this workspace; None for any other."""
         point = self._tx.insert_point(_key(message))
-        here = point is not None and self._tx.tree_workspace(point.tree) == self._engine.workspace
-        return point if here else None
+        return point if point is not None and self._is_here(point.tree) else None
+
+    def _is_here(self, tree: int) -> bool:
+        """True if a tree is of this workspace."""
+        if tree not in self._trees and self._tx.tree_workspace(tree) == self._engine.workspace:
+            self._trees.add(tree)
+        return tree in self._trees
 
     def _point(self, message: str | bytes, tree: int | None = None) -> InsertPoint:
         """`_found`; with `tree`, which is one of this workspace, in that tree. NotFound."""
