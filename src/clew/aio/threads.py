@@ -18,7 +18,7 @@ import anyio
 from anyio.lowlevel import current_token
 
 from clew.errors import Closed
-from clew.store.store import Outcome
+from clew.store.store import CallResult
 
 LARGEST = 256
 """Maximum number of calls in one transaction."""
@@ -31,7 +31,7 @@ class ThreadCall:
 
     def __init__(self, function: Callable[[], Any], *, awaited: bool = True) -> None:
         self.function = function
-        self.done = Outcome(None, None)
+        self.done = CallResult(None, None)
         self.loop: Any = None
         self._done: Any = None
         if awaited:
@@ -73,7 +73,7 @@ def _here() -> tuple[Any, Any]:
 class Worker:
     """A thread that runs calls in order, all waiting ones together."""
 
-    def __init__(self, run: Callable[[Sequence[Callable[[], Any]]], list[Outcome]], name: str) -> None:
+    def __init__(self, run: Callable[[Sequence[Callable[[], Any]]], list[CallResult]], name: str) -> None:
         self._run = run
         self._name = name
         self._waiting: SimpleQueue[ThreadCall | None] = SimpleQueue()
@@ -133,16 +133,16 @@ class Worker:
         return batch, False
 
 
-def each(functions: Sequence[Callable[[], Any]]) -> list[Outcome]:
+def each(functions: Sequence[Callable[[], Any]]) -> list[CallResult]:
     """Runs functions one after the other."""
     return list(map(_outcome, functions))
 
 
-def _outcome(function: Callable[[], Any]) -> Outcome:
+def _outcome(function: Callable[[], Any]) -> CallResult:
     try:
-        return Outcome(function(), None)
+        return CallResult(function(), None)
     except Exception as error:  # noqa: BLE001 - the task gets it
-        return Outcome(None, error)
+        return CallResult(None, error)
 
 
 def post(loop: Any, function: Callable[[], object]) -> None:

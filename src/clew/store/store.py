@@ -446,14 +446,14 @@ def store_of(session: Session) -> Store:
     return Store(Parts.of(session))
 
 
-class Outcome(NamedTuple):
+class CallResult(NamedTuple):
     """What a call returned or raised."""
 
     result: Any
     error: BaseException | None
 
 
-def run_together(store: Store, functions: Sequence[Callable[[], object]]) -> list[Outcome]:
+def run_together(store: Store, functions: Sequence[Callable[[], object]]) -> list[CallResult]:
     """Calls functions that write, in one commit: each is stored completely or not at all. For the async API."""
     backend, calls = store._engine.backend, [Call(function) for function in functions]
     failed = None
@@ -461,7 +461,7 @@ def run_together(store: Store, functions: Sequence[Callable[[], object]]) -> lis
         backend.batch(calls)
     except BaseException as error:  # noqa: BLE001 - each caller must get it, or waits for ever
         failed = error
-    done = [Outcome(call.result, call.error or failed) for call in calls]
+    done = [CallResult(call.result, call.error or failed) for call in calls]
     for call, outcome in zip(calls, done, strict=True):
         if outcome.error is None:
             for step in call.steps:
