@@ -14,9 +14,10 @@ from clew.adapters.keyed import Keyed
 from clew.base import ids
 from clew.base.messages import Native
 from clew.engine.append import append_chain
-from clew.sources.contract import join_names
+from clew.sources.contract import join_any_names, join_names
+from clew.sources.writing import session_id
 from clew.store.session import Session
-from tests.adapters.tenants import PARTS, check, keys, workspaces
+from tests.adapters.tenants import PARTS, UUID, check, keys, workspaces
 
 
 class Sessions:
@@ -102,6 +103,15 @@ def test_joined_names_differ():
         found = keys(arity, 3000, dice, (*PARTS, ""))
         assert len({join_names(*key) for key in found}) == len(found)
     assert join_names("app", "user", "1") == "app/user/1"  # as it was always stored
+    found = [key for arity in (1, 2, 3) for key in keys(arity, 3000, dice, (*PARTS, ""))]
+    assert len({join_any_names(*key) for key in found}) == len(found)
+
+
+def test_sessions_of_imported_conversations_differ():
+    """No two names of imported conversations have one session: not the forms of a UUID either."""
+    names = [*PARTS, "", UUID.replace("-", "")]
+    assert len({session_id("made-up", name) for name in names}) == len(names)
+    assert session_id("made-up", UUID) == UUID
 
 
 def test_an_insertion_point_of_another_workspace_is_refused(opened):

@@ -68,7 +68,7 @@ def upset(work: Path) -> None:
     (work / "new" / "one").write_text("new")
 
 
-@pytest.mark.checklist("B30")
+@pytest.mark.checklist("B25", "B30")
 def test_files_come_back_exactly(checkpoints, work, say):
     """Rewind correctness: content, mode, links as links, empty and binary files, absence, folders above."""
     furnish(work)
@@ -105,6 +105,7 @@ def test_a_dry_run_tells_and_touches_nothing(checkpoints, work, say, store):
     assert (told.insertions, told.deletions) == (5, 7)
 
 
+@pytest.mark.checklist("B25")
 def test_files_created_since_are_deleted(checkpoints, work, say):
     """New file handling: a file that was not there goes, with the folders that were not there; others stay."""
     message = say()
@@ -158,6 +159,7 @@ def test_without_a_checkpoint_the_result_says_so(checkpoints, work, say):
         assert (done.can_rewind, done.error, done.files_changed) == (False, "checkpoint not found", ())
 
 
+@pytest.mark.checklist("B25")
 def test_the_wire_names_are_those_of_the_sdk(checkpoints, work, say):
     """As JSON a result has canRewind, and error, filesChanged, insertions and deletions where they say something."""
     (work / "a").write_text("one\n")
@@ -173,6 +175,7 @@ def test_the_wire_names_are_those_of_the_sdk(checkpoints, work, say):
     assert msgspec.to_builtins(checkpoints.rewind(say()))["canRewind"] is False
 
 
+@pytest.mark.checklist("B25")
 def test_what_is_as_it_was_is_not_listed(checkpoints, work, say):
     """A file that was captured and not changed is neither listed nor written."""
     (work / "same").write_text("x")
@@ -185,7 +188,7 @@ def test_what_is_as_it_was_is_not_listed(checkpoints, work, say):
     assert (work / "same").stat().st_ino == number
 
 
-@pytest.mark.checklist("B27")
+@pytest.mark.checklist("B24", "B27")
 @pytest.mark.parametrize("how", ["missing", "damaged"])
 def test_a_missing_content_stops_everything(checkpoints, work, say, store, session, how):
     """Every content is read before any change: if one is missing or damaged, no file is touched."""

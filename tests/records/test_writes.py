@@ -88,7 +88,7 @@ def test_c36_other_errors_show_that_the_store_works(error: type[BaseException]) 
     assert state(breaker) == "closed"
 
 
-@pytest.mark.checklist("C36")
+@pytest.mark.checklist("C36", "C41")
 def test_c36_a_service_stops_writing_to_a_broken_disk(sealed: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """After repeated errors writes are refused without being tried, reads go on, and the events tell."""
     clock, heard, tried = Seconds(), list[events.RecordEvent](), list[int]()

@@ -85,11 +85,15 @@ class Documents:
         if row is None:
             above = None if owner is None else owner.ref
             row = self._keyed.refs.add(tx, DOCUMENT, key, payload, tree=None, at=None, owner=above)
-            tx.set_labels(row.ref, [self._keyed.key("group", *group) for group in groups])
+            self.set_groups(tx, row, groups)
             return row
         if row.trashed_at is not None:
             raise Conflict("the session of this document is in the trash", hint="Restore it or purge it.")
         return self._keyed.refs.change(tx, self._keyed.refs.verify(row), payload, look=None)
+
+    def set_groups(self, tx: Tx, row: RefRow, groups: Sequence[Sequence[str]]) -> None:
+        """Moves a document to other groups."""
+        tx.set_labels(row.ref, [self._keyed.key("group", *group) for group in groups])
 
     def add_entry(self, tx: Tx, row: RefRow, data: bytes) -> None:
         """Adds bytes to a document."""

@@ -20,7 +20,7 @@ from clew.base import ids
 from clew.engine.refs import Refs
 from clew.engine.session_data import SOURCE, SessionData, label_set
 from clew.errors import Conflict, Invalid
-from clew.sources.contract import join_names
+from clew.sources.contract import join_any_names, join_names
 from clew.sources.writing import session_id
 from clew.store.parts import Parts
 from clew.store.session import Session
@@ -130,13 +130,14 @@ class Keyed:
         row = tx.ref(self.engine.workspace, kind, self.key(*names))
         if row is not None:
             return row
-        for imported in dict.fromkeys((join_names(*names), "/".join(names))):  # the second one as clew once imported it
+        # The second one for a source with keys of several lengths; the third one as clew once imported it.
+        for imported in dict.fromkeys((join_names(*names), join_any_names(*names), "/".join(names))):
             row = tx.ref(self.engine.workspace, kind, ids.parse(session_id(self.tool, imported)))
-            if row is not None and self._imported_names(tx, row) == names:
+            if row is not None and self._imported_names(row) == names:
                 return row
         return None
 
-    def _imported_names(self, tx: Tx, row: RefRow) -> tuple[str, ...]:
+    def _imported_names(self, row: RefRow) -> tuple[str, ...]:
         """The names of an imported session; none if it is not one of this framework."""
         extra = self.parts.table.data(row).extra or {}
         origin, own = extra.get(SOURCE), extra.get(self.tool)
@@ -144,12 +145,7 @@ class Keyed:
             return ()
         if isinstance(own, dict) and isinstance(own.get("names"), list | tuple):
             return tuple(own["names"])
-        name: str = origin["id"]
-        above = None if row.owner is None else tx.ref_at(row.owner)
-        if above is None:
-            return (name,)
-        names = self._imported_names(tx, above)
-        return (*names, name.removeprefix(f"{names[0]}/")) if len(names) == 1 else ()
+        return (origin["id"],)
 
     def labelled(self, label: str) -> Iterator[Session]:
         """The sessions with a label, last active first."""

@@ -149,9 +149,9 @@ class ClewConversationStore(Adapter, ConversationStore):
     # -- inside
 
     def _node_id(self, tx: Tx, entry: str) -> bytes:
-        """The id of the message of an entry: its own, if that is a UUID and no other message has it."""
+        """The id of the message of an entry: its own if it is a UUID in its usual form that no other message has."""
         own, other = ids.maybe(entry), self._keyed.message_id(tx, "entry", entry)
-        if own is None or self._location(tx, other) is not None:
+        if own is None or ids.text(own) != entry or self._location(tx, other) is not None:
             return other
         return own if tx.node(own) is None or self._location(tx, own) is not None else other
 

@@ -80,7 +80,7 @@ class ImportHistory:
     def find(self, item: Item) -> ImportedFile | None:
         """What is known of a file or a member of an archive; None if it was never imported as a whole."""
         row = self._parts.table.get(IMPORTED, self._key(item))
-        return None if row is None else self._file(row)
+        return None if row is None else self.file_of(row)
 
     def is_unchanged(self, item: Item) -> bool:
         """True if the file was imported, and has neither grown nor changed since."""
@@ -98,7 +98,7 @@ class ImportHistory:
 
     @cached_property
     def _all(self) -> dict[bytes, ImportedFile]:
-        return {row.key: self._file(row) for row in self._rows()}
+        return {row.key: self.file_of(row) for row in self._rows()}
 
     def note(self, tx: Tx, item: Item, file: ImportedFile, session: RefRow | None = None) -> None:
         """Notes that a file was imported as a whole, as a step of a transaction.
@@ -116,20 +116,25 @@ class ImportHistory:
     def files(self) -> Iterator[SeenFile]:
         """All imported files."""
         for row in self._rows():
-            yield SeenFile(self._file(row), row.active_at)
+            yield SeenFile(self.file_of(row), row.active_at)
 
     def forget(self, wanted: Callable[[ImportedFile], bool]) -> int:
         """Forgets files, so that they are read again by the next import; returns how many."""
-        found = [row.key for row in self._rows() if wanted(self._file(row))]
+        found = [row.key for row in self._rows() if wanted(self.file_of(row))]
 
         def work(tx: Tx) -> int:
             rows = [tx.ref(self._parts.engine.workspace, IMPORTED, key) for key in found]
-            gone = [row.ref for row in rows if row is not None and wanted(self._file(row))]  # it may be noted again
+            gone = [row.ref for row in rows if row is not None and wanted(self.file_of(row))]  # it may be noted again
             for ref in gone:
                 tx.delete_ref(ref)
             return len(gone)
 
         return self._parts.engine.write(work) if found else 0
+
+    def file_of(self, row: RefRow) -> ImportedFile:
+        """What is known of a file, from its ref. Corrupted."""
+        refs = self._parts.refs
+        return msgspec.json.decode(bytes(refs.data(refs.verify(row)))[1:], type=ImportedFile)
 
     def _rows(self) -> Iterator[RefRow]:
         edge: tuple[int, int] | None = None
@@ -140,10 +145,6 @@ class ImportHistory:
     def _key(self, item: Item) -> bytes:
         name = "\0".join((item.path, *([] if item.member is None else [item.member])))
         return self._parts.engine.lookup_hash("import", name.encode(errors="surrogateescape"))
-
-    def _file(self, row: RefRow) -> ImportedFile:
-        refs = self._parts.refs
-        return msgspec.json.decode(bytes(refs.data(refs.verify(row)))[1:], type=ImportedFile)
 
 
 def state(item: Item) -> tuple[int, ...]:

@@ -22,6 +22,7 @@ from clew.engine.deletion import owners
 from clew.engine.engine import Draft
 from clew.engine.log import find_entry
 from clew.engine.node import is_clean_version, node_payload
+from clew.engine.purged import recall
 from clew.engine.session_data import SOURCE
 from clew.providers.neutral import neutral
 from clew.sources.contract import ENVELOPE, Entry, derived_id
@@ -62,13 +63,20 @@ def row_in(parts: Parts, tx: Tx, id: str) -> RefRow | None:
 
 
 def claims(parts: Parts, tx: Tx, source: str, name: str, file: FileName) -> Claims:
-    """Where a conversation of a file may be stored: what came from this file first. Corrupted."""
+    """Where a conversation of a file may be stored: what came from this file first. Corrupted.
+
+    The place of a purged session is free, but does not end the search: a session of this file may come after it.
+    """
     own, other, held, redacted = list[Claim](), list[Claim](), set[str](), False
+    new: Claim | None = None
     why = "its id is that of another conversation"
     for id in _session_ids(source, name):
         row = row_in(parts, tx, id)
         if row is None:
-            new = Claim(id, None, None if id == session_id(source, name) else f"{why}: imported as a new conversation")
+            note = None if id == session_id(source, name) else f"{why}: imported as a new conversation"
+            new = new or Claim(id, None, note)
+            if recall(parts.engine, tx, [ids.parse(id)]):
+                continue
             return Claims([*own, *other, new], frozenset(held), redacted)
         extra = parts.table.data(row).extra or {}
         origin = extra.get(SOURCE)
@@ -78,8 +86,10 @@ def claims(parts: Parts, tx: Tx, source: str, name: str, file: FileName) -> Clai
             held.add(id)
             redacted = redacted or REDACTION in extra
             why = "the conversation with its id is on hold"
-        else:
-            (own if origin.get(_FILE) == file_label(file) else other).append(Claim(id, row))
+        elif origin.get(_FILE) == file_label(file):
+            own.append(Claim(id, row))
+        elif new is None:
+            other.append(Claim(id, row))
     raise AssertionError("the ids never end")
 
 
@@ -252,7 +262,8 @@ class MessageIds:
                 self._logged[given] = self._now[given], number + 1
 
     def _log_id(self, given: bytes, number: int) -> bytes:
-        return record_id(ids.parse(self.session), "\0renamed", given + number.to_bytes(4, "big"))
+        workspace = self._parts.engine.workspace.encode()  # another one may have a session with this id
+        return record_id(ids.parse(self.session), "\0renamed", given + number.to_bytes(4, "big") + workspace)
 
     def _places(self, tx: Tx, names: Sequence[bytes]) -> dict[bytes, NodeLocation | None]:
         found: dict[bytes, NodeLocation | None] = {}

@@ -17,6 +17,7 @@ from clew.base import ids
 from clew.engine.log import Log, add_entries
 from clew.engine.node import moment
 from clew.errors import NotFound
+from clew.sources.values import storable
 from clew.store.parts import Parts
 from clew.store.store import Store
 
@@ -65,7 +66,7 @@ class Run:
     def __init__(self, store: Store, paths: tuple[str, ...] = ()) -> None:
         self._parts = Parts.of(store)
         self._key = self._parts.engine.new_id()
-        self._paths = paths
+        self._paths = tuple(map(storable, paths))
         self.id = ids.text(self._key)
 
     def note(self, tx: Tx, changes: list[Change]) -> None:

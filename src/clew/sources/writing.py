@@ -53,8 +53,11 @@ class ConversationFacts(NamedTuple):
 
 
 def session_id(source: str, conversation: str) -> str:
-    """The id of the session that a conversation becomes: its own UUID, or one derived from its names."""
-    return uuid_or_none(conversation) or derived_id(source, conversation)
+    """The id of the session that a conversation becomes: its own UUID, or one derived from its names.
+
+    A UUID in another form, such as capital letters, is a name like any other.
+    """
+    return conversation if uuid_or_none(conversation) == conversation else derived_id(source, conversation)
 
 
 def describe(facts: ConversationFacts, data: SessionData) -> SessionData:
@@ -226,11 +229,20 @@ class SessionWriter:
         self.new += len(chain)
 
     def _catch_up(self) -> None:
-        """Moves the head to the last message that was passed by."""
+        """Moves the head to the last message that was passed by.
+
+        In the tree that message may not come after the head, because those between were deleted once: then what the
+        head leaves is a branch, and a message at which a branch ends is not followed.
+        """
         if self.row is None or self._head == self.row.head_id or self._head is None or self._head_time is None:
             return
         state, point = self._parts.refs.head_state(self._tx, self.row), self._tx.insert_point(self._head)
         if point is not None and point.tree == state.tree:
+            if state.pos is not None and not _is_above(self._tx, state.pos, point.pos):
+                if self._is_branch(point.id):
+                    self._head = self.row.head_id
+                    return
+                self._leave_branch(state)
             self._take_move(
                 self._parts.refs.move_past(self._tx, self.row, state, point.pos, point.id, self._head_time)
             )  # fmt: skip

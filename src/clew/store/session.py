@@ -167,22 +167,25 @@ class Session(SessionChanges):
         return Session(self._parts, self._parts.table.fork(self._row, at=at, title=title, id=id))
 
     def rewind(self, to: str | None) -> Branch | None:
-        """Moves the head back to a message, or with None before the first. Returns the messages after it as a branch.
+        """Moves the head back to a message, or with None before the first. The messages after it stay as a branch.
 
-        NotFound if `to` is not one of its messages.
+        Returns that branch: a new one, unless a branch of the session has them already. NotFound if `to` is not one of
+        its messages.
         """
         target = None if to is None else self._engine.resolve_node(to)
 
         def work(tx: Tx) -> tuple[Move | None, RefRow | None]:
             state = self._refs.head_state(tx, self._row)
-            point = None if target is None else self._on_path(tx, state.pos, target)
+            point = InsertPoint(state.tree) if target is None else self._on_path(tx, state.pos, target)
             if state.id == target:
                 return None, None
-            left = self._refs.branch(tx, self._row.ref, state.insert_point)
-            head = (None, None) if point is None else (point.pos, point.id)
-            return self._refs.move(tx, self._row.ref, state, *head), left
+            left = self._refs.leave(tx, self._row, state, point)
+            return self._refs.move(tx, self._row.ref, state, point.pos, point.id), left
 
-        move, left = self._engine.write(work)
+        def is_kept(tx: Tx, done: tuple[Move | None, RefRow | None]) -> bool:
+            return done[0] is None or self._refs.is_moved(tx, self._row, done[0])
+
+        move, left = self._engine.write_settled(work, is_kept)
         if move is not None:
             self._engine.rollback_steps.on_rollback(self, self._restorer)
             self._move = move

@@ -31,7 +31,7 @@ from clew.engine.log import Log, add_entries
 from clew.engine.node import Node, microseconds, moment, node_row, run_info
 from clew.engine.refs import BRANCH
 from clew.engine.session_data import SessionData
-from clew.errors import Conflict, Corrupted, Invalid, NotFound, Unavailable
+from clew.errors import Conflict, Corrupted, Invalid, NotFound
 from clew.store.parts import Parts
 from clew.store.session import Session, row_of
 from clew.store.session_table import SESSION, SUBAGENT
@@ -327,16 +327,15 @@ class Unit:
             point = InsertPoint(state.tree) if after is None else self._point(after, state.tree)
             origin = None if replaces is None else self._point(replaces, state.tree)
             if origin is None or origin.id != state.id:
-                self._leave(row, state, point)
+                self._refs.leave(tx, row, state, point)
             if origin is not None and origin.pos is not None:
                 carried = (origin.carried or 0) + (origin.run_depth or 0) + (origin.pos & MAX_SEQ) + 1
                 point = origin._replace(pos=None, id=None, run_depth=0, carried=carried, open=0)
                 derived = origin.pos
         if not drafts:
             if state.id != point.id:
-                self._drop_branch_at(row, point)
                 move = self._move(row, state, point.pos, point.id, active_at)
-                self._proof = partial(_is_moved, row=row, move=move)
+                self._proof = partial(self._refs.is_moved, row=row, move=move)
             return []
         self._refs.ensure_sound(tx, point.pos)
         if derived is None and active_at is None:
@@ -657,26 +656,6 @@ class Unit:
             raise NotFound("message", ids.text(_key(message)))
         return point
 
-    def _leave(self, row: RefRow, state: HeadState, point: InsertPoint) -> None:
-        """Adds a branch at the head, unless the new place is below it, or a branch of the session is there or below.
-
-        A message below it that only another session has does not count: that session may be purged.
-        """
-        tx, at = self._tx, state.insert_point
-        if state.id == point.id or at.pos is None or _above(tx, at.pos, point.pos):
-            return
-        has_next = tx.last_seq(at.pos >> SEQ_BITS) > at.pos & MAX_SEQ or tx.runs_from(at.pos, at.pos)
-        found = tx.refs_in_tree(at.tree, 0, _LAST) if has_next else tx.refs_in_tree(at.tree, at.pos, at.pos)
-        mine = (one for one in found if one.kind == BRANCH and one.owner == row.ref)
-        if not any(_above(tx, at.pos, one.head) for one in mine):
-            self._refs.branch(tx, row.ref, at)
-
-    def _drop_branch_at(self, row: RefRow, point: InsertPoint) -> None:
-        """Deletes the branches of a session that end where its head goes."""
-        for one in () if point.pos is None else self._tx.refs_in_tree(point.tree, point.pos, point.pos):
-            if one.kind == BRANCH and one.owner == row.ref:
-                self._tx.delete_ref(one.ref)
-
     def _move(self, row: RefRow, state: HeadState, pos: int | None, id: bytes | None, at: int | None) -> Move:
         if at is None:
             return self._refs.move(self._tx, row.ref, state, pos, id)
@@ -766,16 +745,6 @@ def _above(tx: Tx, pos: int | None, leaf: int | None) -> bool:
 
 
 # -- proofs
-
-
-def _is_moved(tx: Tx, row: RefRow, move: Move) -> bool:
-    """Three answers: a move that is taken for missing would be made again."""
-    now = tx.ref(row.workspace, row.kind, row.key)
-    if now is None or now.version < move.version:
-        return False
-    if (now.version, now.mac) != (move.version, move.mac):
-        raise Unavailable(f"{row.kind} {ids.text(row.key)} was changed meanwhile", hint="Read it again.")
-    return True
 
 
 def _is_gone(tx: Tx, row: RefRow) -> bool:

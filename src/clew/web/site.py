@@ -92,6 +92,12 @@ class Site:
             return self._store
 
     @property
+    def is_sealed(self) -> bool:
+        """True if the open store is sealed. Then no page has a title that a browser would keep on disk."""
+        store = self._store
+        return store is not None and Parts.of(store).engine.keyed
+
+    @property
     def can_lock(self) -> bool:
         """True if the store was unlocked on the page."""
         return self._typed

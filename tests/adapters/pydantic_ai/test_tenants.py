@@ -166,3 +166,25 @@ def test_a_conversation_does_not_move_to_entries_of_another(opened, where):
 
         asyncio.run(run())
         assert store.store.verify().ok
+
+
+def test_forms_of_a_uuid_are_other_ids(opened):
+    """A UUID in capital letters, or without hyphens, is the id of another entry."""
+    with opened(ClewConversationStore) as store:
+        own = str(uuid.uuid4())
+
+        async def run():
+            await store.write_record(
+                record("a", own, "1"), new_entries=[entry(own, None, "secret")], expected_revision=None
+            )
+            for other in (own.upper(), own.replace("-", "")):
+                with pytest.raises(LookupError):
+                    await store.read_entry(other)
+                new = [entry(other, None, other)]
+                await store.write_record(record(other, other, "1"), new_entries=new, expected_revision=None)
+                (found,) = await store.read_history(other)
+                assert (found.id, found.message.parts[0].content) == (other, other)
+            assert (await store.read_entry(own)).message.parts[0].content == "secret"
+
+        asyncio.run(run())
+        assert store.store.verify().ok

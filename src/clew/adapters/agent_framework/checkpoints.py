@@ -85,8 +85,11 @@ class ClewCheckpointStorage(Adapter):
 
     def _save(self, about: dict[str, str], data: str) -> None:
         def work(tx: Tx) -> RefRow:
-            names = ("checkpoint", about["id"])
-            row = self._documents.put(tx, names, about, groups=[("workflow", about["workflow"])])
+            names, groups = ("checkpoint", about["id"]), [("workflow", about["workflow"])]
+            before = self._documents.value(self._documents.row(tx, *names), about)
+            row = self._documents.put(tx, names, about, groups=groups)
+            if before["workflow"] != about["workflow"]:
+                self._documents.set_groups(tx, row, groups)
             self._documents.put(tx, ("content", about["id"]), data, owner=row)
             return row
 

@@ -21,6 +21,7 @@ from clew.adapters.lists import Slice, load_list, raw_message, store_list
 from clew.backends import RefRow, Tx
 from clew.base import ids
 from clew.base.messages import Native
+from clew.store.session import row_of
 
 TOOL = "llama-index"
 """Also the key of the chat in a session's free data, and the label of all chats."""
@@ -100,7 +101,8 @@ class Chats:
 
     def keys(self) -> list[str]:
         """The keys of chats that have messages, the oldest chat first."""
-        found = [one for one in self._keyed.labelled(TOOL) if (one.extra.get(TOOL) or {}).get("runs")]
+        chats = (one for one in self._keyed.labelled(TOOL) if self._keyed.owns(row_of(one)))
+        found = [one for one in chats if (one.extra.get(TOOL) or {}).get("runs")]
         return [one.extra["source"]["id"] for one in sorted(found, key=lambda one: one.created_at)]
 
     def purge(self, key: str) -> None:
