@@ -13,7 +13,9 @@ import msgspec
 import pytest
 
 import clew
-from clew.checkpoints import Checkpoints
+from clew.checkpoints import Checkpoints, rewind
+from clew.checkpoints.apply import apply
+from clew.checkpoints.capture import ContentWriter
 from clew.checkpoints.diff import MOST, count
 from clew.checkpoints.filestate import MISSING, FileState, HeadChange, Manifest, PathEntry
 from clew.checkpoints.root import RootFolder
@@ -711,3 +713,35 @@ def test_several_processes_rewind_at_once(store, session, work, say, path):
     assert len(points) >= 3
     assert sorted(points) == sorted("".join(done for done, _ in told).split())  # those that had something to do
     store.verify()
+
+
+def test_a_session_that_is_trashed_during_a_rewind(store, session, checkpoints, repository, work, say, monkeypatch):
+    """The record of a finished rewind is removed also if the session is in the trash by then: nothing is redone."""
+    message = say()
+    checkpoints.capture(message, ["a"])
+    (work / "a").write_text("changed")
+
+    def trash(*args):
+        done = apply(*args)
+        session.trash()
+        return done
+
+    monkeypatch.setattr(rewind, "apply", trash)
+    assert checkpoints.rewind(message).removed == ("a",)
+    store.sessions.restore(session.id)
+    assert repository.read(repository.journal) is None
+
+
+def test_contents_of_a_deleted_session_are_not_stored(store, session, repository, say):
+    """A capture that goes on after its session was deleted stores nothing, also if a fork has the same messages."""
+    say()
+    session.fork()
+    keep = ContentWriter(repository)
+    keep(b"a file")
+    session.trash()
+    with pytest.raises(clew.NotFound):
+        keep.flush()
+    store.sessions.purge(session.id)
+    keep(b"a file")
+    with pytest.raises(clew.NotFound):
+        keep.flush()

@@ -12,8 +12,9 @@ import pytest
 
 import clew
 from clew.engine.session_data import SessionData
-from clew.errors import Conflict, Corrupted, Invalid, NotFound, Unavailable
+from clew.errors import Closed, Conflict, Corrupted, Invalid, NotFound, Unavailable
 from clew.redaction import Rules, builtin
+from clew.store.store import store_of
 from clew.store.unit import HEAD, Unit
 
 KEY = bytes(range(32))
@@ -400,6 +401,31 @@ def test_documents(store: clew.Store) -> None:
     session.purge()
     with pytest.raises(NotFound):
         store.read(lambda unit: unit.documents("document", owner=session))
+
+
+def test_a_document_in_the_trash(store: clew.Store) -> None:
+    """It is found only when asked for, and its session takes no blobs."""
+    session, key = talk(store, "1"), store.derived_id("k")
+    store.write(lambda unit: unit.put("document", key, b"[]", owner=session))
+    session.trash()
+    assert store.read(lambda unit: unit.document("document", key)) is None
+    found = store.read(lambda unit: unit.document("document", key, trashed=True))
+    assert found is not None and found.data == b"[]"
+    for work in (lambda unit: unit.blob(session, b"x"), lambda unit: unit.blobs(session, [("0" * 64, b"x")])):
+        with pytest.raises(NotFound):
+            store.write(work)
+
+
+def test_the_store_of_a_session(store: clew.Store) -> None:
+    """It is the same store under another object, and lives as long as the session's does."""
+    session = talk(store, "1")
+    other = store_of(session)
+    other.write(lambda unit: unit.append(session, [clew.user("2")]))
+    assert texts(store.sessions.get(session.id).path()) == ["1", "2"]
+    assert other.new_id() != store.new_id()
+    store.close()
+    with pytest.raises(Closed):
+        other.sessions.get(session.id)
 
 
 def test_trashed_documents_end_no_page(store: clew.Store) -> None:

@@ -164,9 +164,7 @@ class Session(Proxy, of=session.Session):
         """Sets its own retention: `days` after its last activity, or `until` a time. With neither, the store's policy applies again."""
     async def trash(self) -> Self:
         """Moves it to the trash with its branches and subagents. It cannot be found, listed or searched until restored."""
-    async def purge(
-        self, *, reason: Reason = "user-requested", dry_run: bool = False, check: Callable[[Self], object] | None = None
-    ) -> Receipt:
+    async def purge(self, *, reason: Reason = "user-requested", dry_run: bool = False) -> Receipt:
         """Deletes it permanently, in the trash or not, and clears every trace of it. See `Sessions.purge`."""
     @overload
     async def append(
@@ -263,6 +261,12 @@ class Sessions(Proxy, of=sessions.Sessions):
         """Creates a session: empty, or with `at` continuing from any stored message. Conflict if the id is taken. NotFound."""
     async def get(self, key: str) -> Session:
         """The session with this id or handle. NotFound, also if it is in the trash; Ambiguous."""
+    async def find_anywhere(self, key: str) -> Session:
+        """The session with this id or handle, in the trash or not. NotFound, Ambiguous."""
+    async def with_message(self, node: Node, *, branches: bool = False) -> Session | None:
+        """The most recently active session that contains a message, or contained it before a compaction."""
+    async def with_messages(self, nodes: Sequence[Node]) -> Sequence[Session | None]:
+        """`with_message` for each, reading the sessions of each tree once."""
     async def latest(self, cwd: str | os.PathLike[str] | None = None) -> Session:
         """The session that was last active, in exactly this directory if one is given; never a subagent's. NotFound."""
     async def list(
@@ -375,6 +379,13 @@ class StoreBlobs(Proxy, of=attachments.StoreBlobs):
         """Address and size of a blob. NotFound."""
     async def sweep(self, *, older: timedelta | None = None, dry_run: bool = False) -> Cleared:
         """Removes objects from object storage that nothing in the store needs, and counts them."""
+    @property
+    def bucket(self) -> str | None:
+        """The name of the object storage; None if the store was opened without one."""
+    async def objects(self) -> int:
+        """The number of attachments in object storage."""
+    async def check_bucket(self) -> None:
+        """Unavailable if the object storage cannot be reached, or has no objects of this store."""
 
 class StoreLog(Proxy, of=attachments.StoreLog):
     """The logs of a store, by session."""
@@ -479,6 +490,7 @@ class Store(Proxy, of=store.Store):
         since: datetime | None = None,
         until: datetime | None = None,
         mode: Mode = "words",
+        newest: bool = False,
         progress: _Progress | None = None,
     ) -> list[Hit]:
         """Messages that contain all the words, best match first. No query is a syntax error."""
@@ -498,6 +510,10 @@ class Store(Proxy, of=store.Store):
         """Whether the store is sealed, its keys, the progress of a key change, and whether traces are left."""
     async def recovery_key(self) -> str:
         """The store's key, also one made from a passphrase, as text to print: see `clew.keys.recovery`. Invalid."""
+    async def clear_traces(self) -> bool:
+        """Clears traces that earlier purges and key changes had to leave. True if none remain."""
+    async def mirrors(self) -> list[str]:
+        """The folders that mirror its conversations, in plain text. A purge removes the files of a session there."""
     async def write(self, work: Callable[[Unit], _T]) -> _T:
         """Calls `work` with a unit of work: one transaction, durable when this returns; returns its result."""
     async def read(self, work: Callable[[Unit], _T], *, single: bool = False) -> _T:
@@ -512,6 +528,8 @@ class Store(Proxy, of=store.Store):
         """A message redacted, encoded and checked, before the transaction that stores it. Invalid."""
     async def derived_id(self, *names: str) -> bytes:
         """An id for names of the caller's own: a keyed hash, which reveals nothing. The same in every process."""
+    async def new_id(self) -> str:
+        """A new id: of a session, a message or a document."""
     async def redacted(self, said: AnyMessage) -> AnyMessage:
         """A message after redaction; the same object if nothing is found."""
     @property
@@ -520,6 +538,9 @@ class Store(Proxy, of=store.Store):
     @property
     def file(self) -> str | None:
         """The path of its file; None in memory, on a server, and for a file with several names."""
+    @property
+    def unencrypted(self) -> bool:
+        """True if it is on a server on another host, and a connection has no TLS."""
     @property
     def workspace(self) -> str:
         """The workspace that it was opened with."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +12,10 @@ from clew.base import ids
 from clew.base.loading import loading
 from clew.base.paging import Page
 from clew.engine.engine import whole_number
-from clew.engine.node import microseconds
+from clew.engine.node import Node, microseconds
 from clew.engine.session_data import SessionData, directory, label_set
 from clew.errors import Conflict, Invalid, NotFound
+from clew.store.parts import Parts
 from clew.store.session import Session, row_of
 from clew.store.session_table import SCAN, SESSION, SUBAGENT, TRASHED, Edge, SessionParts, expired
 
@@ -65,6 +66,22 @@ class Sessions:
     def get(self, key: str) -> Session:
         """The session with this id or handle. NotFound, also if it is in the trash; Ambiguous."""
         return Session(self._parts, self._table.find(key))
+
+    def find_anywhere(self, key: str) -> Session:
+        """The session with this id or handle, in the trash or not. NotFound, Ambiguous."""
+        return Session(self._parts, self._table.find_anywhere(key))
+
+    def with_message(self, node: Node, *, branches: bool = False) -> Session | None:
+        """The most recently active session that contains a message, or contained it before a compaction.
+
+        With `branches`, if there is none, a session that has it in a branch.
+        """
+        search = Parts.of(self).search
+        return search.session_with(node) if branches else search.session_of(node)
+
+    def with_messages(self, nodes: Sequence[Node]) -> Sequence[Session | None]:
+        """`with_message` for each, reading the sessions of each tree once."""
+        return Parts.of(self).search.sessions_of(nodes)
 
     def latest(self, cwd: str | os.PathLike[str] | None = None) -> Session:
         """The session that was last active, in exactly this directory if one is given; never a subagent's. NotFound."""

@@ -151,13 +151,15 @@ _reads, _writes = _verb(writes=False), _verb(writes=True)
 class Unit:
     """One transaction. Reads see a snapshot of the store and the unit's own writes."""
 
-    __slots__ = ("_engine", "_parts", "_proof", "_refs", "_state", "_table", "_tx")
+    __slots__ = ("_engine", "_parts", "_proof", "_refs", "_state", "_table", "_trees", "_tx")
 
     def __init__(self, parts: Parts, tx: Tx, state: int) -> None:
         self._parts, self._tx, self._state = parts, tx, state
         self._engine, self._refs, self._table = parts.engine, parts.refs, parts.table
         self._proof: Callable[[Tx], bool] | None = None
         """Whether the store has the last change: True, False, or Unavailable if it was changed again."""
+        self._trees: set[int] = set()
+        """Trees that are known to be of this workspace."""
 
     # -- sessions
 
@@ -249,7 +251,7 @@ class Unit:
     def node(self, id: str | bytes) -> Node | None:
         """A message of this workspace by id; None for any other."""
         place = self._tx.node(_key(id))
-        if place is None or self._tx.tree_workspace(place.tree) != self._engine.workspace:
+        if place is None or not self._is_here(place.tree):
             return None
         return self._engine.node(place)
 
@@ -265,7 +267,7 @@ class Unit:
         """
         tree = None if session is None else row_of(session).tree
         found = find_existing(self._engine, self._tx, [draft], tree)
-        if found is None or self._tx.tree_workspace(run_info(found[0]).tree) == self._engine.workspace:
+        if found is None or self._is_here(run_info(found[0]).tree):
             return None if found is None else found[0]
         raise Conflict(f"id {ids.text(draft.id)} is taken by another message", hint="Use a new id.")
 
@@ -293,7 +295,7 @@ class Unit:
     @_reads
     def is_above(self, message: str | bytes, below: str | bytes) -> bool:
         """True if a message is on the path to another one, or is the same."""
-        one, other = self._found(message), self._found(below)
+        one, other = self._tx.insert_point(_key(message)), self._found(below)
         return one is not None and other is not None and one.tree == other.tree and _above(self._tx, one.pos, other.pos)
 
     @_writes
@@ -456,10 +458,10 @@ class Unit:
     # -- documents
 
     @_reads
-    def document(self, kind: str, id: str | bytes) -> Document | None:
-        """A document by key; None if there is none, or if its session is in the trash."""
+    def document(self, kind: str, id: str | bytes, *, trashed: bool = False) -> Document | None:
+        """A document by key; None if there is none, or if its session is in the trash and `trashed` is False."""
         row = self._tx.ref(self._engine.workspace, kind, _key(id))
-        return None if row is None or row.trashed_at is not None else Document(self._parts, row)
+        return None if row is None or (row.trashed_at is not None and not trashed) else Document(self._parts, row)
 
     @_reads
     def documents(
@@ -588,7 +590,11 @@ class Unit:
 
     @_writes
     def blob(self, session: Session, data: bytes) -> str:
-        """Stores bytes as a blob of a session, once; returns its digest. Something must `use` it, or it is deleted."""
+        """Stores bytes as a blob of a session, once; returns its digest. Something must `use` it, or it is deleted.
+
+        NotFound if the session was deleted or is in the trash.
+        """
+        self._row(session)
         tree = self._tree(session)
         digest = put_in(Blobs(self._engine, lambda: tree), self._tx, tree, data).digest
         self._proof = partial(_has_blob, tree=tree, look=self._engine.blob_hash(tree, digest))
@@ -597,6 +603,7 @@ class Unit:
     @_writes
     def blobs(self, session: Session, contents: Sequence[tuple[str, bytes]]) -> None:
         """`blob` for many, each with its digest."""
+        self._row(session)
         tree = self._tree(session)
         if contents:
             put_all_in(Blobs(self._engine, lambda: tree), self._tx, tree, contents)
@@ -639,8 +646,13 @@ class Unit:
     def _found(self, message: str | bytes) -> InsertPoint | None:
         """The place after a message of this workspace; None for any other."""
         point = self._tx.insert_point(_key(message))
-        here = point is not None and self._tx.tree_workspace(point.tree) == self._engine.workspace
-        return point if here else None
+        return point if point is not None and self._is_here(point.tree) else None
+
+    def _is_here(self, tree: int) -> bool:
+        """True if a tree is of this workspace."""
+        if tree not in self._trees and self._tx.tree_workspace(tree) == self._engine.workspace:
+            self._trees.add(tree)
+        return tree in self._trees
 
     def _point(self, message: str | bytes, tree: int | None = None) -> InsertPoint:
         """`_found`; with `tree`, which is one of this workspace, in that tree. NotFound."""

@@ -16,7 +16,6 @@ from clew.errors import ClewError, Closed, NotFound, Sealed, WrongKey
 from clew.exports.render.message import VERSION
 from clew.exports.to_html import style
 from clew.keys import Key
-from clew.store.parts import Parts
 from clew.store.session import Session
 from clew.store.store import Store
 from clew.web.secrets import SecretFinder
@@ -175,7 +174,7 @@ class Site:
 
         def work() -> None:
             with suppress(ClewError):
-                Parts.of(store).search("clew", limit=1, newest=True, progress=self.still_open)
+                store.search("clew", limit=1, newest=True, progress=self.still_open)
 
         threading.Thread(target=work, name="clew-index", daemon=True).start()
 

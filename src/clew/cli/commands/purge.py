@@ -23,7 +23,6 @@ from clew.cli.setup.find import describe_session, find_session
 from clew.cli.setup.open_store import open_existing, open_for_reading, store_option
 from clew.engine.mirrors import PENDING
 from clew.engine.receipts import Reason, Receipt
-from clew.store.parts import Parts
 
 _LEFT = {
     "wal": "traces in the write-ahead log, which another program has open",
@@ -197,7 +196,7 @@ def _split_purged(store: clew.Store, names: tuple[str, ...]) -> tuple[list[str],
     kept, gone, purged = list[str](), set[str](), None
     for name in names:
         try:
-            Parts.of(store).table.find_anywhere(name)
+            store.sessions.find_anywhere(name)
         except clew.NotFound:
             if purged is None:
                 purged = [ids.parse(id) for receipt in store.sessions.receipts() for id in receipt.sessions]
@@ -215,7 +214,7 @@ def _split_purged(store: clew.Store, names: tuple[str, ...]) -> tuple[list[str],
 
 def _with_earlier(store: clew.Store, receipt: Receipt, gone: set[str]) -> Receipt:
     """Retries pending cleanup of sessions purged before, and adds what remains to the receipt."""
-    Parts.of(store).purger.finish()
+    store.clear_traces()
     earlier = [what for one in store.sessions.receipts() if gone.intersection(one.sessions) for what in one.pending]
     pending = tuple(dict.fromkeys((*receipt.pending, *earlier)))
     return receipt._replace(pending=pending, finished_at=None if pending else receipt.finished_at)
