@@ -164,7 +164,9 @@ class Session(Proxy, of=session.Session):
         """Sets its own retention: `days` after its last activity, or `until` a time. With neither, the store's policy applies again."""
     async def trash(self) -> Self:
         """Moves it to the trash with its branches and subagents. It cannot be found, listed or searched until restored."""
-    async def purge(self, *, reason: Reason = "user-requested", dry_run: bool = False) -> Receipt:
+    async def purge(
+        self, *, reason: Reason = "user-requested", dry_run: bool = False, check: Callable[[Self], object] | None = None
+    ) -> Receipt:
         """Deletes it permanently, in the trash or not, and clears every trace of it. See `Sessions.purge`."""
     @overload
     async def append(
@@ -199,7 +201,7 @@ class Session(Proxy, of=session.Session):
     async def fork(self, *, at: str | None = None, title: str | None = None, id: str | None = None) -> Session:
         """Creates a session that shares the messages up to `at`, by default the last one. Copies nothing."""
     async def rewind(self, to: str | None) -> Branch | None:
-        """Moves the head back to a message, or with None before the first. Returns the messages after it as a branch."""
+        """Moves the head back to a message, or with None before the first. The messages after it stay as a branch."""
     async def branches(self) -> list[Branch]:
         """Its branches, oldest first."""
     async def subagents(self) -> list[Session]:
