@@ -541,6 +541,9 @@ class Store(Proxy, of=store.Store):
     def file(self) -> str | None:
         """The path of its file; None in memory, on a server, and for a file with several names."""
     @property
+    def sealed(self) -> bool:
+        """True if its data is encrypted with a key."""
+    @property
     def unencrypted(self) -> bool:
         """True if it is on a server on another host, and a connection has no TLS."""
     @property

@@ -405,6 +405,11 @@ class Store:
         return self._engine.backend.file
 
     @property
+    def sealed(self) -> bool:
+        """True if its data is encrypted with a key."""
+        return self._engine.keyed
+
+    @property
     def unencrypted(self) -> bool:
         """True if it is on a server on another host, and a connection has no TLS."""
         return self._engine.backend.unencrypted
