@@ -98,7 +98,7 @@ def tables(connection: sqlite3.Connection) -> dict[str, tuple[str, ...]]:
     SQLite itself writes ``CREATE TABLE`` before each table; another spelling is forged.
     """
     rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE TABLE %'")
-    return {name: _stored(_columns(connection, name)) for (name,) in rows.fetchall()}
+    return {name: _stored_columns(_columns(connection, name)) for (name,) in rows.fetchall()}
 
 
 def _columns(connection: sqlite3.Connection, table: str) -> dict[str, bool]:
@@ -106,7 +106,7 @@ def _columns(connection: sqlite3.Connection, table: str) -> dict[str, bool]:
     return {row[1]: row[6] != 0 for row in connection.execute(f"PRAGMA table_xinfo({quote_name(table)})")}
 
 
-def _stored(columns: dict[str, bool]) -> tuple[str, ...]:
+def _stored_columns(columns: dict[str, bool]) -> tuple[str, ...]:
     return tuple(name for name, computed in columns.items() if not computed)
 
 
@@ -125,7 +125,7 @@ def scan(connection: sqlite3.Connection, table: str, columns: str = "*") -> Iter
     if rowid is None:
         raise Invalid(f"the table {table} hides the numbers of its rows")
     _refuse_computed(table, known, columns)
-    chosen = _list(_stored(known), columns)
+    chosen = _list(_stored_columns(known), columns)
     after: int | None = None
     while True:
         where = "" if after is None else f"WHERE {rowid} > ?"
@@ -168,7 +168,9 @@ def look_up(
     """The rows of a table that have a value in a column."""
     known = _columns(connection, table)
     _refuse_computed(table, known, f"{key} {order}")
-    query = f"SELECT {_list(_stored(known))} FROM {quote_name(table)} WHERE {quote_name(key)} = ? ORDER BY {order}"
+    query = (
+        f"SELECT {_list(_stored_columns(known))} FROM {quote_name(table)} WHERE {quote_name(key)} = ? ORDER BY {order}"
+    )
     rows, size = [], 0
     for row in connection.execute(query, (value,)):
         rows.append(row)
