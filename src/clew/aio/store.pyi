@@ -164,6 +164,8 @@ class Session(Proxy, of=session.Session):
         """Sets its own retention: `days` after its last activity, or `until` a time. With neither, the store's policy applies again."""
     async def trash(self) -> Self:
         """Moves it to the trash with its branches and subagents. It cannot be found, listed or searched until restored."""
+    async def delete(self) -> Self:
+        """`trash`: it can be restored. `purge` deletes it for good."""
     async def purge(
         self, *, reason: Reason = "user-requested", dry_run: bool = False, check: Callable[[Self], object] | None = None
     ) -> Receipt:
@@ -171,11 +173,11 @@ class Session(Proxy, of=session.Session):
     @overload
     async def append(
         self,
-        messages: AnyMessage | Draft,
+        messages: AnyMessage | Draft | str | dict[str, Any],
         *,
         id: str | None = None,
         created_at: datetime | None = None,
-        expect_head: str | None = ...,
+        expect_head: Node | str | None = ...,
         on_conflict: Literal["raise", "branch"] = "raise",
     ) -> Node: ...
     @overload
@@ -185,29 +187,29 @@ class Session(Proxy, of=session.Session):
         *,
         id: Sequence[str] | None = None,
         created_at: datetime | None = None,
-        expect_head: str | None = ...,
+        expect_head: Node | str | None = ...,
         on_conflict: Literal["raise", "branch"] = "raise",
     ) -> list[Node]: ...
-    async def path(self, *, last: int | None = None, until: str | None = None) -> list[Node]:
+    async def path(self, *, last: int | None = None, until: Node | str | None = None) -> list[Node]:
         """Its messages, root first: all, the `last` ones, or those up to and including `until`. NotFound."""
-    async def messages(self, *, last: int | None = None, until: str | None = None) -> list[Message]:
+    async def messages(self, *, last: int | None = None, until: Node | str | None = None) -> list[Message]:
         """The messages of `path` in neutral form, without ids, times and totals: for all messages it is faster."""
     def iter(self) -> AsyncIterator[Node]:
         """Its messages, root first, read in small batches: memory use does not grow with the session."""
     def history(self) -> AsyncIterator[Node]:
         """Like `iter`, but starts with the messages that compactions replaced."""
-    def watch(self, *, after: str | None = ..., timeout: float | None = None) -> Watch:
+    def watch(self, *, after: Node | str | None = ..., timeout: float | None = None) -> Watch:
         """Waits for new messages, from any process or machine, and yields each once."""
-    async def fork(self, *, at: str | None = None, title: str | None = None, id: str | None = None) -> Session:
+    async def fork(self, *, at: Node | str | None = None, title: str | None = None, id: str | None = None) -> Session:
         """Creates a session that shares the messages up to `at`, by default the last one. Copies nothing."""
-    async def rewind(self, to: str | None) -> Branch | None:
+    async def rewind(self, to: Node | str | None) -> Branch | None:
         """Moves the head back to a message, or with None before the first. The messages after it stay as a branch."""
     async def branches(self) -> list[Branch]:
         """Its branches, oldest first."""
     async def subagents(self) -> list[Session]:
         """The traces of its subagents, oldest first."""
     async def compact(
-        self, messages: AnyMessage | Sequence[AnyMessage], *, expect_head: str | None = ...
+        self, messages: AnyMessage | Sequence[AnyMessage], *, expect_head: Node | str | None = ...
     ) -> list[Node]:
         """Replaces all messages by a summary: `messages` become a new root, where `path` begins."""
 
@@ -258,12 +260,22 @@ class Sessions(Proxy, of=sessions.Sessions):
         id: str | None = None,
         agent: str | None = None,
         owner: Session | None = None,
-        at: str | None = None,
+        at: Node | str | None = None,
     ) -> Session:
         """Creates a session: empty, or with `at` continuing from any stored message. Conflict if the id is taken. NotFound."""
-    async def get(self, key: str) -> Session:
+    async def open(
+        self,
+        *key: str,
+        title: str | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        model: str | None = None,
+        labels: Iterable[str] = ...,
+        extra: dict[str, Any] | None = None,
+    ) -> Session:
+        """The session with a key of your own, such as an application and a user; created if there is none."""
+    async def get(self, key: Session | str) -> Session:
         """The session with this id or handle. NotFound, also if it is in the trash; Ambiguous."""
-    async def find_anywhere(self, key: str) -> Session:
+    async def find_anywhere(self, key: Session | str) -> Session:
         """The session with this id or handle, in the trash or not. NotFound, Ambiguous."""
     async def with_message(self, node: Node, *, branches: bool = False) -> Session | None:
         """The most recently active session that contains a message, or contained it before a compaction."""
@@ -285,22 +297,24 @@ class Sessions(Proxy, of=sessions.Sessions):
     ) -> Page[Session]:
         """Sessions, last active first; filtered by exact directory, by label, by a part of the title."""
     async def fork(
-        self, source: Session | str, *, at: str | None = None, title: str | None = None, id: str | None = None
+        self, source: Session | str, *, at: Node | str | None = None, title: str | None = None, id: str | None = None
     ) -> Session:
         """Creates a session at a message of the source's tree, by default its last one. Copies nothing."""
-    async def hold(self, key: str, reason: str | None = None) -> Session:
+    async def hold(self, key: Session | str, reason: str | None = None) -> Session:
         """Prevents every kind of deletion of a session, including the trash, until `release`."""
-    async def release(self, key: str) -> Session:
+    async def release(self, key: Session | str) -> Session:
         """Ends a session's hold."""
-    async def trash(self, key: str) -> Session:
+    async def trash(self, key: Session | str) -> Session:
         """Moves a session to the trash, with all it owns. Idempotent. Conflict if it is held."""
     async def trashed(self, *, limit: int = 50, cursor: str | None = None) -> Page[Session]:
         """The sessions in the trash, last trashed first, except those trashed with their owner. They are read-only."""
-    async def restore(self, key: str) -> Session:
+    async def delete(self, key: Session | str) -> Session:
+        """`trash`: it can be restored. `purge` deletes it for good."""
+    async def restore(self, key: Session | str) -> Session:
         """Restores a session from the trash, with all that was trashed with it, to its old place in the list."""
     async def purge(
         self,
-        keys: str | Iterable[str] | None = None,
+        keys: Session | str | Iterable[Session | str] | None = None,
         *,
         trashed: bool = False,
         everything: bool = False,
@@ -322,9 +336,9 @@ class Nodes(Proxy, of=nodes.Nodes):
         """Stores messages in one transaction, each after the one before it, the first after `parent` or as a root."""
     async def save_dialog(self, dialog: Sequence[Node | AnyMessage | NewNode]) -> NodeList:
         """Stores a dialog, root first, in one transaction: verifies the nodes in it and saves the messages."""
-    async def get(self, ids: str | Iterable[str]) -> NodeList:
+    async def get(self, ids: Node | str | Iterable[Node | str]) -> NodeList:
         """The nodes with these ids or handles, in the order asked for. NotFound if one is missing."""
-    async def resolve(self, typed: str) -> str:
+    async def resolve(self, typed: Node | str) -> str:
         """The id of the node with this id or handle, or a prefix of one. NotFound, Ambiguous."""
     async def handles(self, nodes: Iterable[str]) -> list[str]:
         """The handles of nodes given by id."""
@@ -339,13 +353,13 @@ class Nodes(Proxy, of=nodes.Nodes):
         order: Literal["stored", "created"] = "stored",
     ) -> Page[Node]:
         """All nodes in the order they were stored, newest first. A page starts at `cursor`, then skips `offset` nodes."""
-    async def path(self, id: str, *, last: int | None = None) -> NodeList:
+    async def path(self, id: Node | str, *, last: int | None = None) -> NodeList:
         """The nodes from the root down to this one, in order; with `last`, only the last ones. NotFound."""
-    async def children(self, id: str) -> NodeList:
+    async def children(self, id: Node | str) -> NodeList:
         """The children of a node, in the order they were stored. NotFound."""
-    async def subtree(self, id: str) -> NodeList:
+    async def subtree(self, id: Node | str) -> NodeList:
         """A node and all its descendants, each after its parent. NotFound."""
-    async def delete(self, ids: str | Iterable[str], *, recursive: bool = False) -> Receipt:
+    async def delete(self, ids: Node | str | Iterable[Node | str], *, recursive: bool = False) -> Receipt:
         """Deletes nodes, all or none; ignores unknown ids. The receipt has the number deleted, and what is left."""
 
 class Quarantine(Proxy, of=quarantine.Quarantine):

@@ -18,7 +18,7 @@ from clew.base.ids import IdSource
 from clew.base.loading import loading
 from clew.base.messages import AnyMessage, Message
 from clew.engine.cleanup import PendingCleanup, cleanup_mark
-from clew.engine.node import Node, RunInfo, run_info
+from clew.engine.node import Node, RunInfo, node_row, run_info
 from clew.engine.rollback import RollbackSteps
 from clew.engine.sealing.envelope import (
     MISTYPED,
@@ -258,8 +258,10 @@ class Engine:
         """The shortest handle that is unique to this node."""
         return ids.handle_beside(id, self.read(lambda tx: tx.id_beside(id)))
 
-    def resolve_node(self, typed: str) -> bytes:
-        """The id for a full id or a handle. NotFound, Ambiguous."""
+    def resolve_node(self, typed: Node | str) -> bytes:
+        """The id of a node, or for a full id or a handle. NotFound, Ambiguous."""
+        if isinstance(typed, Node):
+            return node_row(typed)[ID]
         exact = ids.maybe(typed)
         if exact is not None:
             return exact

@@ -148,6 +148,10 @@ class SessionChanges(SessionFields):
 
         return self._update_row(self._engine.write(work))
 
+    def delete(self) -> Self:
+        """`trash`: it can be restored. `purge` deletes it for good."""
+        return self.trash()
+
     def purge(
         self,
         *,
