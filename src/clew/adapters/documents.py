@@ -71,14 +71,16 @@ class Documents:
         *,
         groups: Sequence[Sequence[str]] = (),
         owner: Target | None = None,
+        before: Document | None = None,
     ) -> Document:
         """Stores a value, or replaces the one under these names.
 
         With `owner` it is deleted with that session or document. The groups and the owner are those of the first value.
+        `before` is the stored document, if the caller has read it in this unit of work.
         """
         labels = [self._group_key(group) for group in groups]
         key, data = self._keyed.key(DOCUMENT, *names), msgspec.json.encode(value)
-        return unit.put(DOCUMENT, key, data, labels=labels, owner=owner)
+        return unit.put(DOCUMENT, key, data, labels=labels, owner=owner, before=before)
 
     def set_groups(self, unit: Unit, document: Document, groups: Sequence[Sequence[str]]) -> None:
         """Moves a document to other groups."""

@@ -156,13 +156,14 @@ class ClewSessionRepository(Adapter, SessionRepository):
             if home is None:
                 return False
             names = (kind, session, id)
-            value = self._documents.value(self._documents.get(unit, *names), {"main": False})
+            before = self._documents.get(unit, *names)
+            value = self._documents.value(before, {"main": False})
             if kind == "agent" and new and not self._has_main(unit, home):
                 value["main"] = True
             elif kind == "agent" and new and not value["main"]:
                 self._keyed.ensure(unit, session, id, agent=id, owner=home, beside=home)
             value["state"] = text
-            self._documents.put(unit, names, value, owner=home)
+            self._documents.put(unit, names, value, owner=home, before=before)
             return True
 
         if not self._keyed.write(work):

@@ -102,9 +102,10 @@ class ClewStorage(Adapter, Storage):
     def _store_messages(self, unit: Unit, home: Session, parsed: _Parsed) -> dict[str, Any]:
         """Stores the messages that the last snapshot of the agent does not have. Returns the document's value."""
         names = ("messages", parsed.session, parsed.agent)
-        before = msgspec.convert(self._documents.value(self._documents.get(unit, *names), [None, 0]), Slice)
-        found = msgspec.to_builtins(store_list(unit, home, before, parsed.messages))
-        self._documents.put(unit, names, found, owner=home)
+        before = self._documents.get(unit, *names)
+        known = msgspec.convert(self._documents.value(before, [None, 0]), Slice)
+        found = msgspec.to_builtins(store_list(unit, home, known, parsed.messages))
+        self._documents.put(unit, names, found, owner=home, before=before)
         return {"snapshot": parsed.rest, "messages": found}
 
     def _read(self, key: str) -> bytes | None:
