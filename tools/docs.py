@@ -73,6 +73,12 @@ PARTS: list[tuple[str, str, list[str]]] = [
         ["store/nodes:Nodes", "store/nodes:NewNode", "engine/node:Node"],
     ),
     (
+        "Units of work",
+        "What `store.write` and `store.read` call a function with, for adapters and tools: see "
+        "[Write an adapter](../how-to/write-an-adapter.md).",
+        ["store/unit:Unit", "store/unit:Document", "engine/engine:Draft", "engine/session_data:SessionData"],
+    ),
+    (
         "clew.message_tree",
         "Narrow interfaces to a tree of messages; `store.nodes` has them all.",
         [
@@ -328,7 +334,7 @@ TYPES = """\
 | `Source` | bytes, a binary file, or pieces of bytes |
 | `Progress` | a function that is called with what is done and what there is to do |
 | `…` as a default | not given, which is another thing than None |"""
-ELSEWHERE = {"errors", "keys", "redaction", "retention"}
+ELSEWHERE = {"HEAD", "errors", "keys", "redaction", "retention"}
 """Public names of `clew` that are modules: they have a page, or a part of one."""
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     )
     from clew.base.paging import Page
     from clew.engine.node import Counters, Node
+    from clew.engine.session_data import SessionData
     from clew.errors import (
         Ambiguous,
         ClewError,
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from clew.store.nodes import NewNode
     from clew.store.session import Branch, Session
     from clew.store.store import Store, open
+    from clew.store.unit import HEAD, Document, Draft, Unit
 else:
     from importlib import import_module
 
@@ -80,7 +82,9 @@ else:
         "snapshots.errors": "InvalidSnapshotID",
         "store.nodes": "NewNode",
         "store.session": "Branch Session",
+        "engine.session_data": "SessionData",
         "store.store": "Store open",
+        "store.unit": "HEAD Document Draft Unit",
     }
     _PARTS = {
         "buckets": "base.buckets",
@@ -117,6 +121,7 @@ else:
 __version__ = "0.1.0"
 
 __all__ = [
+    "HEAD",
     "Ambiguous",
     "Branch",
     "ClewError",
@@ -124,6 +129,8 @@ __all__ = [
     "Conflict",
     "Corrupted",
     "Counters",
+    "Document",
+    "Draft",
     "Forbidden",
     "Invalid",
     "InvalidBaseURL",
@@ -143,6 +150,7 @@ __all__ = [
     "SchemaTooNew",
     "Sealed",
     "Session",
+    "SessionData",
     "ShutdownIncomplete",
     "StorageFull",
     "Store",
@@ -152,6 +160,7 @@ __all__ = [
     "ToolCall",
     "ToolResult",
     "Unavailable",
+    "Unit",
     "Usage",
     "WrongKey",
     "assistant",

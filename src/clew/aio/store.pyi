@@ -539,7 +539,12 @@ class Store(Proxy, of=store.Store):
     ) -> AsyncIterator[Document]:
         """The documents of a kind, or those with an index or a label, the newest first. Read a page at a time."""
     async def draft(
-        self, said: AnyMessage, *, id: str | None = None, created_at: int | None = None, seen: Message | None = None
+        self,
+        said: AnyMessage,
+        *,
+        id: str | bytes | None = None,
+        created_at: int | None = None,
+        seen: Message | None = None,
     ) -> Draft:
         """A message redacted, encoded and checked, before the transaction that stores it. Invalid."""
     async def derived_id(self, *names: str) -> bytes:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
@@ -23,6 +23,7 @@ from clew.engine.rollback import RollbackSteps
 from clew.engine.sealing.envelope import (
     MISTYPED,
     NO_BOX,
+    NO_ID,
     Plain,
     Seal,
     run_fields,
@@ -267,16 +268,18 @@ class Engine:
             return exact
         return ids.pick("node", typed, lambda low, high: self.read(lambda tx: tx.ids_between(low, high, 9)))
 
-    def fresh_id(self, given: str | None) -> bytes:
-        """The id a caller asked for, or a new one."""
-        return self.new_id() if given is None else ids.parse(given)
+    def fresh_id(self, given: str | bytes | None) -> bytes:
+        """The id a caller asked for, as text or 16 bytes, or a new one. Invalid."""
+        if isinstance(given, bytes) and len(given) == len(NO_ID):
+            return given
+        return self.new_id() if given is None else ids.parse(cast(str, given))
 
     # -- drafts: encoding and validation fail before the transaction
 
     def draft(
         self,
         said: AnyMessage,
-        id: str | None = None,
+        id: str | bytes | None = None,
         created_at: int | None = None,
         *,
         stored: bool = False,

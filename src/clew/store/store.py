@@ -374,7 +374,12 @@ class Store:
         return unit.documents(self._parts, kind, index=index, label=label)
 
     def draft(
-        self, said: AnyMessage, *, id: str | None = None, created_at: int | None = None, seen: Message | None = None
+        self,
+        said: AnyMessage,
+        *,
+        id: str | bytes | None = None,
+        created_at: int | None = None,
+        seen: Message | None = None,
     ) -> Draft:
         """A message redacted, encoded and checked, before the transaction that stores it. Invalid.
 
