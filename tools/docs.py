@@ -74,9 +74,8 @@ PARTS: list[tuple[str, str, list[str]]] = [
     ),
     (
         "Units of work",
-        "What `store.write` and `store.read` call a function with, for adapters and tools: see "
-        "[Write an adapter](../how-to/write-an-adapter.md).",
-        ["store/unit:Unit", "store/unit:Document", "engine/engine:Draft", "engine/session_data:SessionData"],
+        "For adapters and tools: see [Write an adapter](../how-to/write-an-adapter.md).",
+        ["store/unit:Unit", "store/unit:Document", "engine/engine:Draft"],
     ),
     (
         "clew.message_tree",
