@@ -180,22 +180,15 @@ class ShutdownIncomplete(ClewError):
         super().__init__(f"{message}: {'; '.join(names)}")
 
 
-UNRELEASED = 3
-"""Formats up to this number were written before the first release, which begins again with format 1."""
-CONVERT = "An unreleased clew wrote it. Convert it with tools/convert_format_3.py from the repository."
-
-
 class SchemaTooNew(ClewError):
     """A newer clew wrote the store. It was not changed."""
 
     hint = "Upgrade clew to open it."
 
-    def __init__(self, path: str, found: int, known: int, *, store: bool = True) -> None:
+    def __init__(self, path: str, found: int, known: int) -> None:
         self.path = path
         self.found = found
         self.known = known
-        if store and known < found <= UNRELEASED:
-            self.hint = CONVERT
         super().__init__(f"{path} has format {found}, this clew reads formats up to {known}")
 
 

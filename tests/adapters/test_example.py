@@ -19,7 +19,7 @@ def test_it_passes_the_checks_of_adapters(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(sys, "path", [str(EXAMPLES), *sys.path])
     outcomes = check("adapter:Driver", tmp_path)
     assert len(outcomes) == 9
-    assert [(one.name, one.detail) for one in outcomes if not one.passed] == []
+    assert [(one.name, one.why) for one in outcomes if not one.passed] == []
 
 
 def test_it_uses_public_names_alone() -> None:

@@ -12,7 +12,6 @@ import pytest
 import clew
 from clew.checkpoints import Checkpoints
 from clew.checkpoints import tree_scan as tree
-from clew.checkpoints.filestate import MISSING, UNSEEN, FileState, Manifest, PathEntry, read, write
 from clew.checkpoints.root import RootFolder
 from clew.checkpoints.tree_index import TreeIndex, pack, unpack
 from clew.errors import Invalid, ReadOnly
@@ -361,21 +360,6 @@ def test_undo_of_several_steps_leaves_a_folder_that_someone_changed(checkpoints,
     undone = checkpoints.undo(steps=2)
     assert (undone.can_rewind, undone.conflicts) == (False, ("d",))
     assert picture(work) == {"d": ("dir", 0o711)}
-
-
-def test_old_manifests_are_read_safely():
-    """A manifest of the first form may call missing what nobody saw: that is unseen, but for what a rewind has made."""
-    old = Manifest(
-        "m", "/r", (PathEntry("a", MISSING), PathEntry("b", MISSING, MISSING), PathEntry("c", FileState("dir", 0o755)))
-    )
-    payload = write(old)
-    assert payload[:1] == b"\x02"
-    assert read(payload, Manifest, "x") == old
-    assert [one.state for one in read(b"\x01" + payload[1:], Manifest, "x").files] == [
-        UNSEEN, UNSEEN, FileState("dir", 0o755),
-    ]  # fmt: skip
-    rewound = Manifest("m", "/r", (PathEntry("a", MISSING, FileState("dir", 0o755)), PathEntry("b", MISSING)), to="t")
-    assert [one.state for one in read(b"\x01" + write(rewound)[1:], Manifest, "x").files] == [MISSING, UNSEEN]
 
 
 def test_an_old_index_is_read_safely(checkpoints, repository, work, say, monkeypatch):

@@ -98,67 +98,6 @@ def test_an_old_store_is_not_migrated_without_its_key(
         assert path.read_bytes() != before
 
 
-def make_unreleased(path: Path, number: int) -> None:
-    """Makes a store one of the formats that were written before the first release."""
-    with closing(sqlite3.connect(path)) as conn:
-        conn.execute("UPDATE epoch SET number = number + ?, format = ?", (number - 1, number))
-        conn.execute(f"PRAGMA user_version = {number}")
-        if number == 1:
-            conn.execute("DROP TABLE objects")
-        conn.commit()
-
-
-@pytest.mark.parametrize("sealed", ["", "-sealed"], ids=["plain", "sealed"])
-@pytest.mark.parametrize("number", [1, 2, 3])
-def test_a_store_from_before_the_first_release(path: Path, number: int, sealed: str) -> None:
-    """It is refused unchanged, with the name of the script that converts it; converted, it reads equal."""
-    name = FIXTURES / f"format-1{sealed}"
-    shutil.copy(f"{name}.db", path)
-    expected = json.loads(Path(f"{name}.json").read_text(encoding="utf-8"))
-    key = bytes.fromhex(expected.pop("key")) if sealed else None
-    if number == 1:  # which had no objects: all blobs were in the file
-        with closing(sqlite3.connect(path)) as conn:
-            conn.execute("DELETE FROM objects")
-            conn.commit()
-    make_unreleased(path, number)
-    before = path.read_bytes()
-    with pytest.raises((SchemaTooNew, NotAStore), match=r"tools/convert_format_3\.py"):
-        clew.open(path, key=key)
-    assert path.read_bytes() == before
-    command = [sys.executable, str(ROOT / "tools" / "convert_format_3.py"), str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert path.with_name(f"{path.name}.old").read_bytes()[:16] == b"SQLite format 3\0"
-    with clew.open(path, key=key, blobs=FIXTURES.joinpath(f"format-1{sealed}-objects").as_uri()) as store:
-        assert number == 1 or store.verify().damage == []
-        assert number == 1 or json.loads(json.dumps(sample.readings(store))) == expected
-        assert store.sessions.list().items
-    again = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert again.returncode == 1
-    assert "error: " in again.stderr
-
-
-def test_a_store_that_cannot_be_converted(path: Path) -> None:
-    """The script refuses what is no store, is converted already, or has another schema, and changes nothing."""
-    sample.make(str(path), words=4)
-
-    def refused() -> str:
-        before = path.read_bytes()
-        command = [sys.executable, str(ROOT / "tools" / "convert_format_3.py"), str(path)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert (done.returncode, path.read_bytes()) == (1, before)
-        return done.stderr
-
-    assert "converted already" in refused()
-    make_unreleased(path, 3)
-    with closing(sqlite3.connect(path)) as conn:
-        conn.execute("CREATE TABLE planted (x)")
-        conn.commit()
-    assert "planted" in refused()
-    path.write_bytes(b"nothing")
-    assert "error: " in refused()
-
-
 @pytest.mark.parametrize("found", [FORMAT + 1, 255])
 def test_a_newer_store_is_refused_unchanged(path: Path, found: int) -> None:
     """A store of a format that is not known yet is refused by number, and no byte of it changes."""

@@ -120,4 +120,4 @@ def test_a_session_by_the_callers_own_key(tmp_path: Path) -> None:
             store.sessions.open("app", "alice")
         for wrong in ((), (5,), (("app", "alice"),)):
             with pytest.raises(Invalid):
-                store.sessions.open(*wrong)  # type: ignore[arg-type]
+                store.sessions.open(*wrong)

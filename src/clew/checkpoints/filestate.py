@@ -21,7 +21,7 @@ _RAW, _DEFLATED = b"\x01", b"\x02"
 _WORTH = 0.9
 _SAMPLE = 1 << 16
 _TAG, _MANIFEST = b"\x01", b"\x02"
-"""Tags of payload formats. In the first format, a manifest may list a path as missing that was never examined."""
+"""Tags of the payload formats, of manifests and of the rest."""
 
 
 class FileState(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -143,31 +143,12 @@ def write(value: msgspec.Struct) -> bytes:
 def read(payload: bytes, type: type[Any], what: str) -> Any:
     """Decodes a payload of `write`. Raises Corrupted."""
     tag = payload[:1]
-    if tag != _TAG and (tag != _MANIFEST or type is not Manifest):
+    if tag != (_MANIFEST if type is Manifest else _TAG):
         raise Corrupted(what, f"its data has the unknown tag {tag.hex()}")
     try:
-        value = msgspec.json.decode(payload[1:], type=type)
+        return msgspec.json.decode(payload[1:], type=type)
     except msgspec.DecodeError as error:
         raise Corrupted(what, f"its data does not decode ({error.__class__.__name__})") from None
-    return _convert_first_format(value) if type is Manifest and tag == _TAG else value
-
-
-def _convert_first_format(manifest: Manifest) -> Manifest:
-    """Converts a manifest of the first format: only paths that a rewind has created are known to have been missing.
-
-    In that format, mode 0 of a folder means any mode.
-    """
-
-    def with_any_mode(entry: PathEntry) -> PathEntry:
-        any_mode = entry.after is not None and entry.after.kind == "dir" and not entry.after.mode
-        return msgspec.structs.replace(entry, after=FOLDER) if any_mode else entry
-
-    def sure(entry: PathEntry) -> bool:
-        put = manifest.to is not None and entry.after is not None and not entry.after.same(entry.state)
-        return put or entry.state.kind != "missing"
-
-    files = (with_any_mode(entry) if sure(entry) else PathEntry(entry.path, UNSEEN) for entry in manifest.files)
-    return msgspec.structs.replace(manifest, files=tuple(files))
 
 
 def pack_path(path: str) -> str:

@@ -174,7 +174,7 @@ class Form:
         except (msgspec.MsgspecError, UnicodeDecodeError):
             raise Corrupted(f"snapshot {id}", "its head cannot be read") from None
         if head.form > _FORM:
-            raise SchemaTooNew(f"snapshot {id}", head.form, _FORM, store=False)
+            raise SchemaTooNew(f"snapshot {id}", head.form, _FORM)
         _is(id, head.id)
         return head
 
@@ -278,7 +278,7 @@ class Form:
         if self._key is None:
             raise Sealed(where, [theirs])
         if form != _FORM:
-            raise SchemaTooNew(where, form, _FORM, store=False)
+            raise SchemaTooNew(where, form, _FORM)
         if theirs != self._key_id:
             raise WrongKey(where, [theirs], self._key_id)
         opened = self._decrypt(sealed, bound)

@@ -359,7 +359,7 @@ _encode = msgspec.json.Encoder().encode
 def _migrate(fields: Document, migrations: Mapping[int, Migration]) -> Document:
     while (found := _version_of(fields)) != SNAPSHOT_VERSION:
         if found > SNAPSHOT_VERSION:
-            raise SchemaTooNew("the snapshot", found, SNAPSHOT_VERSION, store=False)
+            raise SchemaTooNew("the snapshot", found, SNAPSHOT_VERSION)
         if found not in migrations:
             raise Invalid(f"there is no version {found} of snapshots")
         fields = migrations[found](fields)

@@ -9,7 +9,7 @@ from functools import cache
 from clew.backends.sql import migrations
 from clew.backends.tables import FORMAT
 from clew.base.loading import loading
-from clew.errors import CONVERT, Corrupted, NotAStore, clip
+from clew.errors import Corrupted, clip
 
 Row = tuple[str, str, str, str | None]
 
@@ -27,13 +27,10 @@ _OWN = frozenset(
 
 def check_schema(conn: sqlite3.Connection, path: str) -> None:
     """Corrupted if a trigger, view, table or index was added to the schema or changed.
-    NotAStore for the format 1 from before the first release, which had no table of objects.
 
     Runs no SQL of the schema. Missing parts are left to `verify`, because the rest can still be read.
     """
     rows = schema_of(conn)
-    if rows and not any(row[1] == "objects" for row in rows):
-        raise NotAStore(path, "it has a format from before the first release", hint=CONVERT)
     if all(_verbatim(row, _scripts()) for row in rows):
         return
     for name, why in differences(rows):
