@@ -19,6 +19,8 @@ COLLECTED = pytest.StashKey[list[str]]()
 FULL = """
 # the source as text: `make check` looks at the rooms, too
 tests/test_layers.py::test_a_measure_is_within_its_limit*
+tests/test_layers.py::test_imports_point_downward
+tests/base/test_outside.py::test_files_are_opened_in_one_place
 tests/test_private_names.py::test_private_names_become_fewer
 tests/test_private_reaches.py::test_no_room_reaches_into_another
 tests/providers/test_registry.py::test_no_other_module_names_a_provider
@@ -170,6 +172,51 @@ tests/chat/test_turns.py::test_the_sdk_retries[[]gemini]
 tests/backends/sqlite/test_scrub.py::test_the_page_for_locks*
 tests/cli/test_chat.py::test_whoever_closes_the_terminal_keeps_what_arrived[[]15]
 
+# key changes, purges and deletions: `make test` keeps one kind of each, and a plain store where a sealed one is alike
+tests/upkeep/test_rekey.py::test_damage_keeps_the_old_key[[]a session*
+tests/upkeep/test_rekey.py::test_damage_keeps_the_old_key[[]the *
+tests/upkeep/test_rekey.py::test_damage_keeps_the_old_key[[]a run*
+tests/upkeep/test_rekey.py::test_damage_keeps_the_old_key[[]a blob*
+tests/upkeep/test_rekey.py::test_damage_keeps_the_old_key[[]*no[bt]*
+tests/upkeep/test_rekey.py::test_an_append_that_shares_the_first_step[[]deep]
+tests/upkeep/test_rekey.py::test_cut_short_anywhere[[]rotate-[1345]]
+tests/upkeep/test_rekey.py::test_everything_is_there_after_it[[][ru]*
+tests/upkeep/test_rekey.py::test_going_on_with_another_key[[]key-*
+tests/upkeep/test_rekey.py::test_what_was_read_before_can_be_read_after[[][ru]*
+tests/upkeep/test_rekey.py::test_unseal_then_seal_again
+tests/upkeep/test_rekey.py::test_tasks_that_share_a_commit[[][!s]*
+tests/upkeep/test_rekey.py::test_a_reader_in_the_way[[][!d]*
+tests/upkeep/test_rekey.py::test_rows_are_kept_the_new_way[[][!d]*
+tests/upkeep/test_quarantine.py::test_a_body_of_another_kind[[]*-[!a]*
+tests/upkeep/test_quarantine.py::test_w*[[]sealed*
+tests/upkeep/test_quarantine.py::test_[asp]*[[]sealed*
+tests/upkeep/test_purge.py::*[[]sealed*
+tests/reliability/test_purged.py::test_[arw]*[[]sealed]
+tests/reliability/test_purged.py::test_the_[ft]*[[]sealed]
+tests/reliability/test_rekey.py::test_damage_keeps_both_keys[[]True]
+tests/reliability/test_rekey.py::test_readers_that_were_open_before[[][!d]*
+tests/reliability/test_rekey.py::test_a_session_that_was_read_before[[][!d]*
+tests/reliability/test_read_only.py::test_verify_leaves_every_byte_as_it_was[[]*-damaged]
+tests/reliability/test_deleting.py::test_a_change_between_choosing_and_deleting[[]cleanup-[!h]*
+tests/reliability/test_deleting.py::test_a_change_between_choosing_and_deleting[[]sweep-[!a]*
+tests/reliability/test_deleting.py::test_a_change_between_choosing_and_deleting[[]trash-[!r]*
+tests/reliability/test_deleting.py::test_deletions_beside_writers[[][cp]*
+tests/backends/postgres/test_deleting.py::test_deletions_beside_writers[[][cs]*
+tests/retention/test_retention.py::*[[]sealed]
+tests/sources/test_import_while_rotating.py::test_an_import_in_the_middle_of_a_key_change[[][ru]*
+tests/engine/objects/test_crash.py::test_killed_while_a_blob_is_put[[]in the middle-plain]
+tests/engine/test_sealed.py::test_a_changed_field_is_never_believed[[]log*
+tests/reliability/test_names.py::test_a_file_beside_the_store_that_leads_elsewhere[[]*-hard link]
+tests/reliability/test_names.py::test_a_file_beside_the_store_that_leads_elsewhere[[]-[rs]*nothing]
+tests/reliability/test_tampering.py::test_any_dropped_row[[]sealed-l*
+tests/crash/test_limits.py::test_a_call_when_no_file_can_be_opened[[][abnq]*
+tests/crash/test_limits.py::test_a_call_when_no_file_can_be_opened[[]log]
+tests/crash/test_limits.py::test_a_call_when_no_file_can_be_opened[[]put]
+tests/crash/test_limits.py::test_a_call_when_no_file_can_be_opened[[]snapshots]
+tests/crash/test_limits.py::test_a_call_when_no_file_can_be_opened[[]watch]
+tests/adapters/test_tenants.py::test_tenants[[]*-[23]]
+tests/engine/test_watch.py::test_tasks_*[[]trio]
+
 # conformance: variants that differ by one pragma, or by a key
 tests/backends/conformance/test_sqlite.py::TestRelaxed::*
 tests/backends/conformance/test_sqlite.py::TestSealed::*
@@ -298,6 +345,20 @@ tests/cli/test_terminals.py::test_a_pipe_that_closes_is_no_error[[][!lh]*
 tests/cli/test_terminals.py::test_colour_and_width_are_as_asked_for[[][!ls]*
 tests/cli/test_terminals.py::test_a_dumb_terminal_gets_no_escapes[[][!l]*
 tests/cli/test_hook_time.py::test_a_path_that_no_file_can_have[[]path[12]]
+tests/cli/test_completion.py::test_nothing_is_asked_or_told_while_a_shell_waits
+tests/cli/test_completion.py::test_fish_completes
+tests/cli/test_picker.py::test_another_size[[]size[12]]
+tests/cli/test_picker.py::test_keys_in_one_burst_are_handled_in_order[[]directory]
+tests/cli/test_import_full_disk.py::test_it_stops_at_once[[]form[12]]
+tests/cli/test_wrong_key.py::test_a_wrong_key_changes_nothing[[][f-o]*
+tests/cli/test_ids.py::test_an_id_names_what_it_names[[]checkpoint*
+tests/cli/test_ids.py::test_an_id_names_what_it_names[[]conversation print]
+tests/cli/test_ids.py::test_an_id_names_what_it_names[[]s[hen]*
+tests/cli/test_ids.py::test_an_id_names_what_it_names[[]chat]
+tests/cli/test_ids.py::test_an_id_names_what_it_names[[]run]
+tests/cli/test_ids.py::test_an_id_names_what_it_names[[]tree]
+tests/cli/test_ids.py::test_an_id_names_what_it_names[[]rename]
+tests/cli/test_ids.py::test_an_id_names_what_it_names[[]append]
 
 # the page in a browser: `make test` keeps one width of the accessibility check, one test of each kind and all
 # attacks at once
@@ -322,6 +383,13 @@ tests/web/test_browser_features.py::test_the_results_page_follows_its_field
 
 # documents whose code takes long, what `make check` checks as well, and benchmarks, which only have to run
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/write-a-backend.md]
+tests/docs/test_pages.py::test_code_runs[[]docs/how-to/search.md]
+tests/docs/test_pages.py::test_code_runs[[]docs/how-to/watch.md]
+tests/docs/test_pages.py::test_code_runs[[]docs/how-to/export.md]
+tests/docs/test_pages.py::test_code_runs[[]docs/how-to/import-provider-messages.md]
+tests/docs/test_pages.py::test_code_runs[[]docs/how-to/async.md]
+tests/docs/test_pages.py::test_code_runs[[]docs/how-to/message-tree.md]
+tests/docs/test_pages.py::test_code_runs[[]docs/how-to/continue-elsewhere.md]
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/retention.md]
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/keys.md]
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/delete.md]

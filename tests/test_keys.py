@@ -375,6 +375,7 @@ def test_a_missing_entry_is_an_error(ring: Ring) -> None:
     assert backend.lines() == []
 
 
+@pytest.mark.checklist("C13")
 def test_a_key_is_made_in_the_keyring_once(ring: Ring, tmp_path: Path) -> None:
     """It is kept as base64, and found again; the lock is owner-only and names the user."""
     backend = ring()
@@ -385,6 +386,7 @@ def test_a_key_is_made_in_the_keyring_once(ring: Ring, tmp_path: Path) -> None:
     assert (lock.stat().st_mode & 0o7777, lock.stat().st_size) == (0o600, 0)
 
 
+@pytest.mark.checklist("C13")
 def test_processes_that_start_at_once_make_one_key(tmp_path: Path) -> None:
     """Eight processes ask a keyring that has no key: one makes it, and all have it."""
     said = at_once(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -30,7 +31,8 @@ def test_a_fault_is_named(tmp_path: Path, count: int, always: bool, code: int) -
     (tmp_path / "test_some.py").write_text(SUITE.format(count=count, always=always))
     done = subprocess.run(
         [sys.executable, PROGRAM, "-q", "-p", "no:cacheprovider"],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
+        cwd=tmp_path, env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == code, done.stdout + done.stderr
     named = [line for line in done.stdout.splitlines() if line.startswith("a fault to find: ")]

@@ -41,6 +41,7 @@ def test_a_cleanup_keeps_what_retention_keeps(tmp_path: Path) -> None:
             assert service.get("record") is not None
 
 
+@pytest.mark.checklist("B33")
 def test_a_cleanup_refuses_a_wrong_clock(tmp_path: Path) -> None:
     """After the clock jumps ten years ahead nothing goes, dry or not, unless the program insists."""
     clock = FakeClock()

@@ -32,6 +32,7 @@ def test_a_memory_is_kept_for_each_project(sessions):
     assert store_of(sessions).verify().ok
 
 
+@pytest.mark.checklist("B1", "B33")
 def test_nothing_that_clears_up_touches_it(tmp_path, root):
     """Cleanup, purge of everything and a rebuilt mirror leave it where it is, in the store and in the file."""
     clock = FakeClock()

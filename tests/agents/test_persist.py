@@ -87,6 +87,7 @@ def _writes(call: str) -> bool:
     return not re.search(r"write\(\d+<pipe:", call)
 
 
+@pytest.mark.checklist("B13")
 def test_not_one_call_writes(tmp_path):
     """A whole life of sessions makes no system call that could change a disk; with persist=True the same does."""
     calls, said = traced(tmp_path, "no")
@@ -101,6 +102,7 @@ def test_not_one_call_writes(tmp_path):
     assert said.replace("True, ", "") == also.replace("True, ", "").replace("False, ", "")
 
 
+@pytest.mark.checklist("B13")
 def test_a_run_that_is_not_to_be_kept(mirrored, root, tmp_path):
     """The source session is read; nothing reaches the store, the mirror or the folder."""
     kept = mirrored.create(cwd="/src", model="m")
@@ -129,6 +131,7 @@ def test_a_run_that_is_not_to_be_kept(mirrored, root, tmp_path):
     assert len(mirrored.load(kept.id).messages) == 2
 
 
+@pytest.mark.checklist("B13")
 def test_opening_without_persisting_touches_nothing(tmp_path):
     """The file that is named is neither made nor read."""
     with agents.open(tmp_path / "no" / "such" / "folder.db", mirror=tmp_path / "m", persist=False) as sessions:

@@ -125,6 +125,7 @@ def twin(letters: int, last: int) -> str:
     return ids.text((last << (125 - 5 * letters)).to_bytes(16, "big"))
 
 
+@pytest.mark.checklist("D2")
 def test_handles_grow_until_they_are_unique(store: Store) -> None:
     """A handle has six letters, and more where another node's begins with the same six."""
     session = store.sessions.create()
@@ -145,6 +146,7 @@ def test_handles_of_all_are_those_of_each(ends: set[bytes]) -> None:
         assert ids.handle(id, longer.get(id, ids.SHORTEST)) == wanted
 
 
+@pytest.mark.checklist("D2")
 def test_an_ambiguous_handle_lists_its_candidates(store: Store) -> None:
     """The error names handles that each mean one node."""
     session = store.sessions.create()

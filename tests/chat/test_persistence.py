@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import logging
 import pickle
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from clew import Native, chat
 from clew.errors import Invalid
 from clew.snapshots import SNAPSHOT_VERSION, FileStore, Snapshot, ToolSnapshot, new_snapshot
-from clew.testing.providers import ProviderServer, ToolUse
+from clew.testing.providers import ProviderServer, ToolUse, rules
 from tests.chat.conftest import PERSISTENT, TOKEN, Connect
 
 SYSTEM = "Answer in verse."
@@ -231,13 +235,19 @@ REFUSED = [
     ("claude", ASKED, {"role": "assistant", "content": ""}),
     ("claude", {"role": "user", "content": [RESULT]}),
     ("claude", {"role": "user", "content": [{"type": "tool_result", "content": "clear"}]}),
+    ("claude", {"role": "assistant", "content": "Hello"}),
+    ("claude", ASKED, {"role": "assistant", "content": [{"type": "tool_use", "name": "lookup", "input": {}}]}),
+    ("claude", ASKED, {"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm."}]}),
+    ("claude", ASKED, {"role": "assistant", "content": "Hello", "usage": {"input_tokens": 1}}),
     ("openai", ASKED, {"role": "assistant"}),
     ("openai", ASKED, {"role": "assistant", "content": None, "tool_calls": []}),
     ("openai", ASKED, {"role": "tool", "tool_call_id": "1", "content": "clear"}),
     ("openai-compatible", ASKED, {"role": "assistant", "content": None}),
     ("openai-responses", ASKED, {"role": "tool", "content": "clear"}),
     ("openai-responses", ASKED, {"type": "function_call_output", "call_id": "1", "output": "clear"}),
+    ("openai-responses", {"type": "message", "content": "Hello"}),
     ("gemini", {"role": "user", "parts": []}),
+    ("gemini", {"role": "user", "parts": [{"text": "Hello"}, {}]}),
     ("gemini", GEMINI_ASKED, {"role": "model", "parts": []}),
     ("gemini", {"role": "user", "parts": [{"functionResponse": {"name": "lookup", "response": {}}}]}),
 ]
@@ -255,6 +265,74 @@ def test_a_restore_refuses_what_the_provider_refuses(given, server: ProviderServ
         client.restore(new_snapshot(provider=provider, messages=json.dumps(messages), system_prompt="Theirs"))
     assert client.save().replace(created_at=before.created_at) == before
     assert client.chat("And now?") == "You said: And now?"
+
+
+def claude_said(kind: str, *ids: str) -> list[Any]:
+    """A message of Claude's format: text of a side, or calls or results with these ids."""
+    if kind in ("user", "assistant"):
+        return [{"role": kind, "content": "Hello"}]
+    if kind == "call":
+        return [
+            {"role": "assistant", "content": [{"type": "tool_use", "id": id, "name": "t", "input": {}} for id in ids]}
+        ]
+    return [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": "x"} for id in ids]}]
+
+
+def openai_said(kind: str, *ids: str) -> list[Any]:
+    """The same for chat completions, which have a message for each result."""
+    if kind in ("user", "assistant"):
+        return [{"role": kind, "content": "Hello"}]
+    if kind == "call":
+        calls = [{"id": id, "type": "function", "function": {"name": "t", "arguments": "{}"}} for id in ids]
+        return [{"role": "assistant", "tool_calls": calls}]
+    return [{"role": "tool", "tool_call_id": id, "content": "x"} for id in ids]
+
+
+def gemini_said(kind: str, *ids: str) -> list[Any]:
+    """The same for Gemini, where results have the function's name instead of an id."""
+    role = "model" if kind in ("assistant", "call") else "user"
+    parts = {
+        "call": [{"functionCall": {"name": "t", "args": {}}} for _ in ids],
+        "result": [{"functionResponse": {"name": "t", "response": {}}} for _ in ids],
+    }
+    return [{"role": role, "parts": parts.get(kind, [{"text": "Hello"}])}]
+
+
+MESSAGES = st.lists(
+    st.sampled_from([
+        ("user",), ("assistant",), ("call", "a"), ("call", "b"), ("call", "a", "b"), ("result", "a"), ("result", "b"),
+        ("result", "a", "b"), ("result", "a", "a"),
+    ]),
+    max_size=5,
+)  # fmt: skip
+
+
+@pytest.mark.checklist("A8")
+@pytest.mark.parametrize(
+    ("provider", "said", "refuses"),
+    [("claude", claude_said, rules.anthropic), ("openai", openai_said, rules.completions),
+     ("openai-compatible", openai_said, rules.completions), ("gemini", gemini_said, rules.gemini)],
+)  # fmt: skip
+@given(drawn=MESSAGES)
+@settings(max_examples=200, deadline=None)
+def test_calls_and_results_in_any_order(
+    provider: str, said: Callable[..., list[Any]], refuses: Callable[[Any], str | None], drawn: list[tuple[str, ...]]
+) -> None:
+    """A restore accepts a history exactly if the provider accepts it with the results that are still missing."""
+    history = [message for one in [("user",), *drawn] for message in said(*one)]
+    missing = [["a"] * a + ["b"] * b for a in range(6) for b in range(6)]
+    whole = [[*history, *(said("result", *ids) if ids else [])] for ids in missing]
+    accepted = not all(refuses({"messages": one, "contents": one, "max_tokens": 1, "tools": [{}]}) for one in whole)
+    client = chat.connect(provider, "a-model", token=TOKEN, base_url="https://a.b")
+    assert isinstance(client, chat.Client)
+    with client:
+        try:
+            client.restore(new_snapshot(provider=provider, messages=json.dumps(history)))
+        except Invalid:
+            assert not accepted
+        else:
+            assert accepted
+            assert len(client.history) == len(history)
 
 
 @pytest.mark.checklist("A8")

@@ -488,6 +488,7 @@ def test_a_stream_that_is_never_begun_blocks_nothing(connect: Connect, server: P
     stream.close()
 
 
+@pytest.mark.checklist("A42")
 def test_threads_never_tear_a_conversation(connect: Connect, server: ProviderServer) -> None:
     """Many threads at one client: each call is done whole or refused, and saves at any time are sound."""
     client = connect("openai")

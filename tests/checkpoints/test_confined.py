@@ -15,7 +15,6 @@ import pytest
 import clew
 from clew.checkpoints import Checkpoints
 from clew.checkpoints.root import PathBlocked, RootFolder
-from clew.store.parts import Parts
 
 SWAP = """
 import os, sys, time
@@ -155,7 +154,7 @@ def test_a_manifest_that_leads_out_is_refused(store, checkpoints, repository, wo
         entry = msgspec.structs.replace(kept.manifest.files[0], path=path)
         manifest = msgspec.structs.replace(kept.manifest, files=(entry,))
         kept = kept._replace(
-            row=Parts.of(store).engine.write(lambda tx: repository._put(tx, "checkpoint", "", manifest, kept.row))
+            document=store.write(lambda unit: repository._put(unit, "checkpoint", "", manifest, kept.document))
         )
         with pytest.raises(clew.Corrupted):
             checkpoints.rewind(message)

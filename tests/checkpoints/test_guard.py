@@ -9,6 +9,7 @@ import pytest
 from clew.errors import Invalid
 
 
+@pytest.mark.checklist("B21")
 def test_a_block_is_guarded(checkpoints, work, say):
     """The changes of a block can be undone, also if it fails."""
     (work / "a").write_text("original")
@@ -40,6 +41,7 @@ def test_a_function_is_guarded_at_every_call(checkpoints, work, say):
     assert not (work / "a").exists()
 
 
+@pytest.mark.checklist("B21")
 def test_nothing_runs_if_nothing_can_be_kept(checkpoints, work, say):
     """A capture that fails keeps the block and the function from running."""
     ran = []

@@ -13,7 +13,9 @@ import msgspec
 import pytest
 
 import clew
-from clew.checkpoints import Checkpoints
+from clew.checkpoints import Checkpoints, rewind
+from clew.checkpoints.apply import apply
+from clew.checkpoints.capture import ContentWriter
 from clew.checkpoints.diff import MOST, count
 from clew.checkpoints.filestate import MISSING, FileState, HeadChange, Manifest, PathEntry
 from clew.checkpoints.root import RootFolder
@@ -66,7 +68,7 @@ def upset(work: Path) -> None:
     (work / "new" / "one").write_text("new")
 
 
-@pytest.mark.checklist("B30")
+@pytest.mark.checklist("B25", "B30")
 def test_files_come_back_exactly(checkpoints, work, say):
     """Rewind correctness: content, mode, links as links, empty and binary files, absence, folders above."""
     furnish(work)
@@ -103,6 +105,7 @@ def test_a_dry_run_tells_and_touches_nothing(checkpoints, work, say, store):
     assert (told.insertions, told.deletions) == (5, 7)
 
 
+@pytest.mark.checklist("B25")
 def test_files_created_since_are_deleted(checkpoints, work, say):
     """New file handling: a file that was not there goes, with the folders that were not there; others stay."""
     message = say()
@@ -156,6 +159,7 @@ def test_without_a_checkpoint_the_result_says_so(checkpoints, work, say):
         assert (done.can_rewind, done.error, done.files_changed) == (False, "checkpoint not found", ())
 
 
+@pytest.mark.checklist("B25")
 def test_the_wire_names_are_those_of_the_sdk(checkpoints, work, say):
     """As JSON a result has canRewind, and error, filesChanged, insertions and deletions where they say something."""
     (work / "a").write_text("one\n")
@@ -171,6 +175,7 @@ def test_the_wire_names_are_those_of_the_sdk(checkpoints, work, say):
     assert msgspec.to_builtins(checkpoints.rewind(say()))["canRewind"] is False
 
 
+@pytest.mark.checklist("B25")
 def test_what_is_as_it_was_is_not_listed(checkpoints, work, say):
     """A file that was captured and not changed is neither listed nor written."""
     (work / "same").write_text("x")
@@ -183,7 +188,7 @@ def test_what_is_as_it_was_is_not_listed(checkpoints, work, say):
     assert (work / "same").stat().st_ino == number
 
 
-@pytest.mark.checklist("B27")
+@pytest.mark.checklist("B24", "B27")
 @pytest.mark.parametrize("how", ["missing", "damaged"])
 def test_a_missing_content_stops_everything(checkpoints, work, say, store, session, how):
     """Every content is read before any change: if one is missing or damaged, no file is touched."""
@@ -708,3 +713,35 @@ def test_several_processes_rewind_at_once(store, session, work, say, path):
     assert len(points) >= 3
     assert sorted(points) == sorted("".join(done for done, _ in told).split())  # those that had something to do
     store.verify()
+
+
+def test_a_session_that_is_trashed_during_a_rewind(store, session, checkpoints, repository, work, say, monkeypatch):
+    """The record of a finished rewind is removed also if the session is in the trash by then: nothing is redone."""
+    message = say()
+    checkpoints.capture(message, ["a"])
+    (work / "a").write_text("changed")
+
+    def trash(*args):
+        done = apply(*args)
+        session.trash()
+        return done
+
+    monkeypatch.setattr(rewind, "apply", trash)
+    assert checkpoints.rewind(message).removed == ("a",)
+    store.sessions.restore(session.id)
+    assert repository.read(repository.journal) is None
+
+
+def test_contents_of_a_deleted_session_are_not_stored(store, session, repository, say):
+    """A capture that goes on after its session was deleted stores nothing, also if a fork has the same messages."""
+    say()
+    session.fork()
+    keep = ContentWriter(repository)
+    keep(b"a file")
+    session.trash()
+    with pytest.raises(clew.NotFound):
+        keep.flush()
+    store.sessions.purge(session.id)
+    keep(b"a file")
+    with pytest.raises(clew.NotFound):
+        keep.flush()

@@ -54,7 +54,7 @@ def test_without_a_model_offline_answers(clew_cli, db):
     assert talks(db) == [["Hello", "You said: Hello"] * 2]
 
 
-@pytest.mark.checklist("D13")
+@pytest.mark.checklist("D12", "D13")
 def test_it_goes_on_in_the_same_directory(clew_cli, db, tmp_path, monkeypatch):
     """Without a flag the last answered session of this directory goes on; elsewhere another begins."""
     clew_cli("chat", "One")
@@ -98,7 +98,7 @@ def test_a_message_is_named(clew_cli, db, talk):
     assert clew_cli("ls", "--json").json["sessions"][0]["forked_from"] == id
 
 
-@pytest.mark.checklist("D12")
+@pytest.mark.checklist("D12", "D20")
 def test_it_goes_on_from_the_newest_answer(db, clew_cli, here):
     """Never from a question, never in a subagent's trace; a tool's result is an answer."""
     with clew.open(db) as store:
@@ -113,6 +113,7 @@ def test_it_goes_on_from_the_newest_answer(db, clew_cli, here):
     assert talks(db)[0] == ["Look", "", "clear", "And now?", "You said: And now?"]
 
 
+@pytest.mark.checklist("D12")
 def test_an_open_question_is_left_behind(db, clew_cli, talk):
     """A question that got no answer is not asked with the next one, and stays in the tree."""
     id = talk("One", {"role": "assistant", "text": "1"}, "Lost")

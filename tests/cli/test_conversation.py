@@ -8,6 +8,7 @@ import clew
 from tests.cli.test_tree import SAMPLE, id_of, sample
 
 
+@pytest.mark.checklist("D14")
 @pytest.mark.parametrize("group", ["conversation", "convo", "conv"])
 @pytest.mark.parametrize("name", ["list", "ls"])
 def test_list(clew_cli, talk, group, name):
@@ -16,6 +17,7 @@ def test_list(clew_cli, talk, group, name):
     assert clew_cli(group, name).out == SAMPLE
 
 
+@pytest.mark.checklist("D14")
 def test_an_empty_list(clew_cli, monkeypatch):
     """It says so, and is no failure."""
     monkeypatch.delenv("CLEW_DB")
@@ -59,6 +61,7 @@ def test_print(clew_cli, talk, name):
     assert clew_cli("conversation", name, "nothing").code == 3
 
 
+@pytest.mark.checklist("D14")
 @pytest.mark.parametrize("name", ["delete", "rm", "remove"])
 def test_delete(clew_cli, talk, name):
     """A leaf goes; a message that others follow goes only with --cascade; each id is reported by itself."""

@@ -30,6 +30,17 @@ def test_logs_of_claude_code(clew_cli, tmp_path):
     assert clew_cli("import", str(tmp_path / "projects")).out == "Nothing new; 1 file unchanged\n"
 
 
+@pytest.mark.parametrize("form", ["--json", "--jsonl"])
+def test_a_name_that_is_not_text(clew_cli, tmp_path, form):
+    """The report as JSON names a file whose name is not UTF-8."""
+    path = os.path.join(os.fsencode(tmp_path), b"\xff.jsonl")
+    with open(path, "wb") as file:
+        file.write(jsonl([claude_line(1, None, "user", "Why lint?")]))
+    done = clew_cli("import", os.fsdecode(path), form)
+    assert (done.code, "\\ufffd.jsonl" in done.out) == (0, True)
+    assert clew_cli("import", "--runs").code == 0
+
+
 def test_an_imported_conversation_began_when_its_program_wrote_it(clew_cli, home):
     """It is dated by its first message, and not by the import: in exports, and where stats counts by time."""
     clew_cli("import", str(home))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +20,8 @@ from clew.store.sessions import Sessions
 from clew.testing import FakeClock
 from tests.cli.conftest import Run
 from tests.cli.terminal import at_a_terminal
+from tests.sources.made import SESSION, an_id, claude_line, jsonl
+from tests.sources.test_exports import chatgpt, node
 
 Talk = Callable[..., str]
 CANARY = "c4nary-of-the-test"
@@ -45,6 +49,7 @@ def test_what_is_purged_is_gone(clew_cli: Run, talk: Talk, db: str) -> None:
     assert clew_cli("show", session).code == clew_cli("restore", session).code == 3
     receipt = clew_cli("purge", other, "--yes", "--json", "--reason", "workspace-reset").json
     assert (receipt["sessions"], receipt["messages"], receipt["pending"]) == ([other], 1, [])
+    assert receipt.pop("originals") == []
     assert receipt["reason"] == "workspace-reset"
     assert receipt["finished_at"] >= receipt["started_at"]
     listed = clew_cli("receipts", "--json").json
@@ -55,6 +60,31 @@ def test_what_is_purged_is_gone(clew_cli: Run, talk: Talk, db: str) -> None:
     assert len(lines) == 2
     assert "user-requested  1 conversation, 2 messages" in lines[0]
     assert CANARY not in clew_cli("receipts", "--json").out
+
+
+def test_the_files_of_other_tools_are_named(clew_cli: Run, talk: Talk, tmp_path: Path) -> None:
+    """A purge says which files still have the words, before and after, with those of subagents; a redaction, too."""
+    talk("own")
+    folder = tmp_path / "home" / ".claude" / "projects" / "p"
+    folder.mkdir(parents=True)
+    file, below, several = folder / f"{SESSION}.jsonl", folder / "agent-ab12cd34.jsonl", tmp_path / "conversations.json"
+    token = "ghp_0123456789abcdefghijklmnopqrstuvwxyz"
+    file.write_bytes(jsonl([claude_line(1, None, "user", CANARY), claude_line(2, 1, "assistant", token)]))
+    below.write_bytes(jsonl([claude_line(11, None, "user", CANARY, isSidechain=True, agentId="ab12cd34")]))
+    several.write_text(json.dumps([chatgpt(node("u", None, "user", CANARY), conversation_id=id) for id in "ab"]))
+    assert clew_cli("import", str(folder), str(several)).code == 0
+    files = ["~/.claude/projects/p/" + one.name for one in (below, file)]
+    redacted = clew_cli("redact", "--apply", an_id(2), "--yes")
+    assert all(one in redacted.out for one in files), redacted.out
+    for args in ("--dry-run", "--yes"):
+        done = clew_cli("purge", SESSION, args)
+        said = "2 files of other tools still have the text; clew does not change them:"
+        assert [line.strip() for line in done.out.splitlines()[-3:]] in ([said, *files], [said, *files[::-1]]), done.out
+    one, two = (row["id"] for row in clew_cli("ls", "--tool", "chatgpt", "--json").json["sessions"])
+    assert clew_cli("purge", one, "--yes", "--json").json["originals"] == [str(several)]
+    several.unlink()
+    assert clew_cli("purge", two, "--yes", "--json").json["originals"] == []
+    assert clew_cli("purge", "--all", "--yes", "--json").json["originals"] == []
 
 
 def test_a_purge_that_is_repeated(clew_cli: Run, talk: Talk) -> None:
@@ -213,7 +243,9 @@ def test_cut_short(clew_cli: Run, talk: Talk, monkeypatch: pytest.MonkeyPatch) -
     first, second = talk("a"), talk("b")
     whole = Sessions.purge
 
-    def interrupted(self: Sessions, *_: object, **__: object) -> Receipt:
+    def interrupted(self: Sessions, *args: Any, dry_run: bool = False, **more: Any) -> Receipt:
+        if dry_run:
+            return whole(self, *args, dry_run=True, **more)
         whole(self, first)
         raise KeyboardInterrupt
 

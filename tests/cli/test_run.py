@@ -13,6 +13,7 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.checklist("D20")
 def test_a_trace(clew_cli, db, talk, here):
     """It has the label on every message, belongs to its parent, is shown under it, and is not gone on with."""
     parent = talk("Review it", {"role": "assistant", "text": "I ask."}, cwd=str(here))

@@ -111,6 +111,7 @@ def test_threads_that_share_a_commit_on_a_full_disk(small: disk.Disk) -> None:
         assert store.verify().ok
 
 
+@pytest.mark.checklist("D22")
 def test_a_transaction_on_a_full_disk_is_all_or_nothing(small: disk.Disk) -> None:
     """Whoever swallows the error inside a transaction does not get the other half stored."""
     with clew.open(small.folder / "s.db") as store:

@@ -45,12 +45,20 @@ class Workers:
         one.wait()
         del self.running[one]
 
+    def end(self) -> None:
+        """Kills those that are left."""
+        for one in self.running:
+            one.kill()
+        for one in self.running:
+            one.wait()
+
     def errors(self) -> str:
         return "\n".join(text for path in self._folder.glob("*.err") if (text := path.read_text()))
 
 
-def rotations(folder: Path) -> int:
-    return sum(path.read_text().count('"rotated"') for path in folder.glob("rotate*.jsonl"))
+def noted(folder: Path, what: str) -> int:
+    """How often the workers have noted this."""
+    return sum(path.read_text().count(f'["{what}"') for path in folder.glob("*.jsonl"))
 
 
 def run(store: Path, folder: Path, *, sealed: bool, kills: int, at_work: int, least: int, seed: int) -> Counter[str]:
@@ -61,24 +69,27 @@ def run(store: Path, folder: Path, *, sealed: bool, kills: int, at_work: int, le
     workers = Workers(store, folder, sealed)
     rest = list(KINDS)
     chance.shuffle(rest)
-    for kind in rest[:at_work] + ["rotate"] * sealed:
-        workers.start(kind)
-    done = 0
-    while done < kills or rotations(folder) < least:
-        time.sleep(chance.uniform(0.05, 0.6))
-        victim = chance.choice(list(workers.running))
-        kind = workers.running[victim]
-        if kind == "rotate" and done < kills and chance.random() < 0.7:  # mostly let it end
-            continue
-        workers.kill(victim)
-        done += 1
-        rest.append(kind)
-        workers.start("rotate" if kind == "rotate" else rest.pop(0))
-    for one in list(workers.running):
-        workers.kill(one)
+    try:
+        for kind in [rest.pop() for _ in range(at_work)] + ["rotate"] * sealed:
+            workers.start(kind)
+        done = 0
+        while done < kills or noted(folder, "rotated") < least or not noted(folder, "kept"):
+            time.sleep(chance.uniform(0.05, 0.6))
+            victim = chance.choice(list(workers.running))
+            kind = workers.running[victim]
+            if kind == "rotate" and chance.random() < 0.7:  # mostly let it end
+                continue
+            workers.kill(victim)
+            done += 1
+            if kind != "rotate":  # there is one at a time: each chooses the key that the store does not have
+                rest.append(kind)
+                kind = rest.pop(0)
+            workers.start(kind)
+    finally:
+        workers.end()
     assert workers.errors() == ""
     found = compare(store, folder, sealed)
-    return found + Counter(kills=done, rotations=rotations(folder))
+    return found + Counter(kills=done, rotations=noted(folder, "rotated"))
 
 
 def compare(store: Path, folder: Path, sealed: bool) -> Counter[str]:

@@ -31,6 +31,7 @@ with clew.open(path) as store, RecordService(store) as service:
 """
 
 
+@pytest.mark.checklist("C37")
 @pytest.mark.parametrize("count", [150, pytest.param(500, marks=pytest.mark.soak)])
 def test_two_services_lose_no_message(path: Path, count: int) -> None:
     """Two processes update one record many times each, by the version they last saw: all messages are there."""
@@ -59,6 +60,7 @@ def test_two_services_lose_no_message(path: Path, count: int) -> None:
         assert store.verify().ok
 
 
+@pytest.mark.checklist("C37")
 def test_threads_share_a_service(path: Path) -> None:
     """Eight threads update one record and create others; a field is set only with the newest version."""
     with clew.open(path) as store, RecordService(store) as service:

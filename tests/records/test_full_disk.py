@@ -49,7 +49,7 @@ def fold(path: Path, how: str = "PASSIVE") -> None:
     conn.close()
 
 
-@pytest.mark.checklist("C31")
+@pytest.mark.checklist("C31", "C41")
 def test_ac_006_a_write_waits_for_space(small: disk.Disk) -> None:
     """A write for which there is no space says so, is warned of, and made when a purge frees some; all is there."""
     path = small.folder / "s.db"

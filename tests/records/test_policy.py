@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -27,6 +28,7 @@ from tests.records.talk import frame, given, made, snapshot, stored, summary
 SECRET = "AKIAIOSFODNN7EXAMPLE"
 
 
+@pytest.mark.checklist("C24")
 def test_a_new_store_gets_thirty_days_for_records(path: Path, clock: FakeClock) -> None:
     """C24: the first service stores 30 days for records, in the audit; it says nothing of other sessions."""
     with clew.open(path, clock=clock) as store:
@@ -103,6 +105,7 @@ def test_a_store_wide_policy_has_no_limits_but_records_have(path: Path, clock: F
         assert store.sessions.list().items == [chat]
 
 
+@pytest.mark.checklist("C24")
 def test_limits_of_a_records_own_retention(path: Path, clock: FakeClock) -> None:
     """C24: no way gives a record days of its own outside of 7 to 180; an ordinary chat may have any."""
     with clew.open(path, clock=clock) as store, RecordService(store) as service:
@@ -150,6 +153,25 @@ def test_all_records_may_expire_at_once(path: Path, clock: FakeClock) -> None:
         service.dispose()
 
 
+@pytest.mark.checklist("C26")
+def test_a_shorter_window_may_end_most_records(path: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
+    """Of 21 records 20 are due by the new policy: `set_policy` purges them, except a held one, and logs how many."""
+    with clew.open(path, clock=clock) as store, RecordService(store, policy=Policy(30)) as service:
+        for number in range(21):
+            made(service, f"talk-{number}")
+        clock.advance(timedelta(days=10))
+        service.update("talk-0", {"appendMessages": [frame(2)]})
+        service.update("talk-1", {"retention": {"manualHold": True}})
+        with caplog.at_level(logging.INFO, "clew.retention"):
+            report = service.set_policy(Policy(7))
+        assert (report.purged_count, report.failures) == (19, ())
+        left = service.list(include_expired=True).items
+        assert {one.conversation_id for one in left} == {"talk-0", "talk-1"}
+        logged = [record.getMessage() for record in caplog.records if record.name == "clew.retention"]
+        assert logged == ["sweep: 19 of 21 sessions purged, 0 failed"]
+
+
+@pytest.mark.checklist("C25")
 def test_a_service_may_be_told_not_to_sweep(path: Path, clock: FakeClock) -> None:
     """`initialize` sweeps and starts a thread that sweeps, except with ``sweep=False``; `dispose` ends the thread."""
 
@@ -187,6 +209,7 @@ def test_closing_the_store_ends_the_sweepers_of_a_service(path: Path, way: str) 
     assert {*threading.enumerate()} <= before
 
 
+@pytest.mark.checklist("C25")
 def test_a_record_written_while_the_clock_was_behind_stays(path: Path, clock: FakeClock) -> None:
     """A record counts as active when the store had seen that time before, whatever the clock said then."""
     with clew.open(path, clock=clock) as store, RecordService(store) as service:

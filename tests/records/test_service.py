@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from hashlib import sha256
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -21,7 +21,7 @@ from clew.backends.sqlite.writer import Writer
 from clew.base import ids
 from clew.engine.node import node_row
 from clew.errors import Closed, Conflict, Invalid, NotFound, ShutdownIncomplete
-from clew.records import Pending, Policy, RecordService, events
+from clew.records import Pending, Policy, PurgeReason, RecordService, events
 from clew.records.record_data import StoredRecord
 from clew.records.repository import Repository
 from clew.records.service_reading import RecordReader
@@ -442,6 +442,7 @@ def test_a_record_may_have_a_moment_of_its_own(service: RecordService) -> None:
 # -- deleting
 
 
+@pytest.mark.checklist("C26")
 def test_what_is_held_stays(service: RecordService, heard: list[events.RecordEvent]) -> None:
     """A held record is not deleted, and a purge of everything counts it as a failure, not as purged."""
     made(service, "held")
@@ -474,6 +475,29 @@ def test_everything_includes_the_trash(service: RecordService, sealed: Store) ->
     service.delete("three", "user-requested")
     assert service.purge_all("workspace-reset").purged_count == 2
     assert sealed.sessions.trashed().items == []
+
+
+@pytest.mark.checklist("C20")
+@pytest.mark.parametrize("reason", get_args(PurgeReason))
+def test_every_reason_is_reported(
+    service: RecordService, heard: list[events.RecordEvent], reason: PurgeReason, sealed: Store
+) -> None:
+    """Report, events and receipt of a deletion have the reason that was given."""
+    made(service, "talk")
+    heard.clear()
+    assert service.delete("talk", reason).reason == reason
+    assert [getattr(one, "reason", None) for one in heard] == [reason, reason]
+    assert sealed.sessions.receipts()[-1].reason == reason
+    assert service.purge_all(reason).reason == reason
+
+
+@pytest.mark.checklist("C20")
+def test_the_reasons_are_defined() -> None:
+    """They are those that applications of the schema use."""
+    assert set(get_args(PurgeReason)) == {
+        "user-requested", "retention-expired", "privacy-policy-change", "workspace-reset", "corruption-detected",
+        "session-timeout", "policy-update", "error-recovery",
+    }  # fmt: skip
 
 
 @pytest.mark.checklist("C20")

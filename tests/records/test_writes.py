@@ -88,7 +88,7 @@ def test_c36_other_errors_show_that_the_store_works(error: type[BaseException]) 
     assert state(breaker) == "closed"
 
 
-@pytest.mark.checklist("C36")
+@pytest.mark.checklist("C36", "C41")
 def test_c36_a_service_stops_writing_to_a_broken_disk(sealed: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """After repeated errors writes are refused without being tried, reads go on, and the events tell."""
     clock, heard, tried = Seconds(), list[events.RecordEvent](), list[int]()
@@ -359,7 +359,7 @@ def test_what_an_update_returns_costs_what_it_adds(path: Path) -> None:
             rows.append(len(result.nodes) if hasattr(result, "nodes") else 0)
             return result
 
-        Parts.of(store).engine.read = read
+        Parts.of(store).engine.read = read  # type: ignore[method-assign]
         for n in range(2001, 2011):
             record = stored(service.update("talk", {"appendMessages": [frame(n, content=f"message {n}")]}))
             assert len(record.messages) == n

@@ -27,6 +27,8 @@ class Seen(NamedTuple):
     """The words anywhere: also in titles, labels, free data and logs."""
     below: dict[str, set[str]]
     """The words of each message and of all that follow it."""
+    with_node: dict[str, set[str]]
+    """The sessions that have a message, in a branch, too."""
 
     def with_owned(self, sessions: Words) -> set[str]:
         """These sessions, and those that belong to them."""
@@ -45,11 +47,14 @@ def look(lines: Iterable[bytes], words: Words) -> Seen:
     for id, (_, own) in nodes.items():
         for above in _path(nodes, id):
             below[above] |= own
+    with_node: dict[str, set[str]] = defaultdict(set)
     for line, _ in found:
         name = line["id"] if line.get("id") in refs else _owner(line)
         if line["type"] == "ref" and name in sessions:
-            sessions[name].update(*(nodes[id][1] for id in _path(nodes, line.get("head"))))
-    return Seen(sessions, refs, {word for _, own in nodes.values() for word in own}, there, below)
+            for id in _path(nodes, line.get("head")):
+                sessions[name] |= nodes[id][1]
+                with_node[id].add(name)
+    return Seen(sessions, refs, {word for _, own in nodes.values() for word in own}, there, below, with_node)
 
 
 class Model:
@@ -58,6 +63,8 @@ class Model:
     def __init__(self) -> None:
         self.deleted: set[str] = set()
         """Words that no message may have."""
+        self.back: set[str] = set()
+        """Words that an import has brought back because it was told to; an undo deletes them again."""
         self.purged: set[str] = set()
         """Words that may be nowhere."""
         self.repeated: set[str] = set()
@@ -72,7 +79,9 @@ class Model:
         self._stays(before, now, ())
         assert now.said - before.said <= {*new}, "a word came from nowhere"
         if again:
-            self.deleted -= {*new} & now.said
+            back = self.deleted & {*new} & now.said
+            self.back |= back
+            self.deleted -= back
             self.purged -= {*new} & now.text
             for id, words in self.had.items():
                 words -= now.sessions.get(id, set())
@@ -90,6 +99,7 @@ class Model:
         away = before.said - now.said
         assert {*lost} & before.said <= away, "a message that was named is still there"
         self.deleted |= away
+        self.back -= away
         self.purged |= before.text - now.text
         if whole:
             self.purged |= away - self.repeated
@@ -103,7 +113,10 @@ class Model:
         assert gone.isdisjoint(self.held), "a held session went"
         assert gone.isdisjoint(now.sessions), "a session that was named is still there"
         self._stays(before, now, added, gone)
-        assert before.said - now.said <= {*added}, "an undo removed what its import had not added"
+        away = before.said - now.said
+        assert away <= {*added}, "an undo removed what its import had not added"
+        self.deleted |= away & self.back
+        self.back -= away
         self.check(now)
 
     def check(self, now: Seen) -> None:

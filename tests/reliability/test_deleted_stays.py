@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ from clew.sources.run import FileOutcome
 from clew.sources.runs import Run, run_handle
 from clew.store.redact_message import redact_message
 from clew.testing import FakeClock
+from tests.agents.cpe.files import Convo
 from tests.records.talk import frame, given, stored
 from tests.reliability.canaries import canary, content, found
 from tests.reliability.deletion_model import Model, Seen, look
@@ -45,11 +46,16 @@ def secret(word: str) -> str:
 
 
 class Log:
-    """A log of Claude Code that grows."""
+    """A log of Claude Code that grows: of a session, or of a subagent of one."""
 
-    def __init__(self, folder: Path, session: str) -> None:
+    def __init__(self, folder: Path, session: str, agent: str | None = None) -> None:
         self.session = session
-        self.path = folder / f"{session}.jsonl"
+        below = f"{session}.jsonl" if agent is None else f"{session}/subagents/agent-{agent}.jsonl"
+        self.path = folder / below
+        self.path.parent.mkdir(exist_ok=True, parents=True)
+        self.facts = {"sessionId": session} if agent is None else {
+            "sessionId": session, "agentId": agent, "isSidechain": True
+        }  # fmt: skip
         self.words: dict[str, str] = {}
         """The id of the message that has a word."""
 
@@ -62,12 +68,13 @@ class Log:
             id = chance.choice(free) if free and chance.random() < 0.1 else an_id(chance)
             above = None if not own else chance.choice(own) if chance.random() < 0.15 else own[-1]
             word, role = canary(chance), chance.choice(("user", "assistant"))
-            line = claude_line(len(own), None, role, f"About {secret(word)}", sessionId=self.session)
+            line = claude_line(len(own), None, role, f"About {secret(word)}", **self.facts)
             lines.append({**line, "uuid": id, "parentUuid": above})
             self.words[word] = id
         if chance.random() < 0.5:
             kind, name = chance.choice((("ai-title", "aiTitle"), ("last-prompt", "lastPrompt")))
-            lines.append({"type": kind, name: secret(chance.choice([*self.words])), "sessionId": self.session})
+            repeats = {"type": kind, name: secret(chance.choice([*self.words])), "sessionId": self.session}
+            lines.insert(chance.randint(0, len(lines)), repeats)
         with self.path.open("ab") as file:
             file.write(jsonl(lines))
 
@@ -92,6 +99,9 @@ class Life:
         self.words: set[str] = set()
         """Every word that there ever was."""
         self.logs: list[Log] = []
+        self.cpe_file = folder / ".cpeconvo"
+        self.in_cpe: dict[str | None, str] = {}
+        """Messages in CPE's file, with their roles."""
         self.in_tree: list[str] = []
         """Sessions in the agents' tree."""
         self.of_agents: set[str] = set()
@@ -122,7 +132,7 @@ class Life:
     def cli(self, *args: str, data: str = "") -> Result:
         """Runs a command; it must not crash."""
         env = {"CLEW_DB": str(self.path), "HOME": str(self.folder / "home"), "XDG_DATA_HOME": str(self.folder / "d"),
-               "XDG_CONFIG_HOME": str(self.folder / "c"), "CLEW_KEY": self.key and self.key.hex()}  # fmt: skip
+               "XDG_CONFIG_HOME": str(self.folder / "c"), "CLEW_KEY": self.key.hex() if self.key else None}  # fmt: skip
         done = CliRunner().invoke(cli, args, env=env, input=data)
         assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
         assert "internal error" not in done.stderr, done.stderr
@@ -152,7 +162,12 @@ class Life:
 
     def grow(self) -> None:
         new = not self.logs or (len(self.logs) < 4 and self.chance.random() < 0.4)
-        log = Log(self.logs_folder, an_id(self.chance)) if new else self.chance.choice(self.logs)
+        if not new:
+            log = self.chance.choice(self.logs)
+        elif self.logs and self.chance.random() < 0.4:
+            log = Log(self.logs_folder, self.chance.choice(self.logs).session, an_id(self.chance)[:8])
+        else:
+            log = Log(self.logs_folder, an_id(self.chance))
         log.grow(self.chance, self.logs)
         self.logs += [log] * new
         self.words |= {*log.words}
@@ -188,7 +203,7 @@ class Life:
             if self.chance.random() < 0.5:
                 event = {"hook_event_name": "UserPromptSubmit", "session_id": log.session, "cwd": "/src/app"}
                 assert self.cli("hook", data=json.dumps({**event, "transcript_path": str(log.path)})).exit_code == 0
-                self.came(log.words)
+                self.came({word for one in self.logs if one.session == log.session for word in one.words})
 
     def undo(self) -> None:
         if not self.runs:
@@ -230,6 +245,22 @@ class Life:
                 exports.restore(self.store, lines, again=again)
         self.came(look(lines, self.words).text, again=again)
         self.model.held |= {id for id, line in self.now.refs.items() if "hold" in line and id not in before.refs}
+
+    def cpe(self) -> None:
+        """Adds a message to CPE's file, and imports it."""
+        below, id = self.chance.choice([None, *self.in_cpe]), an_id(self.chance)[:6]
+        role = "assistant" if self.in_cpe.get(below) == "user" else "user"
+        file = Convo(self.cpe_file)
+        file.say(id, below, role, self._word(), at=datetime.fromtimestamp(self.clock.now // 10**6, UTC).isoformat())
+        file.close()
+        self.in_cpe[id] = role
+        again = self.chance.random() < 0.15
+        if self.by_command():
+            assert self.cli("import", str(self.cpe_file), *["--again"] * again).exit_code in (0, PARTIAL)
+        else:
+            agents.cpe.import_file(self.store, self.cpe_file, again=again)
+        text = self.cpe_file.read_bytes().decode(errors="replace")
+        self.came({word for word in self.words if word in text}, again=again)
 
     def agents_tree(self) -> None:
         """Adds messages to a tree of agents' files, and imports it."""
@@ -282,9 +313,9 @@ class Life:
 
     def delete_message(self) -> None:
         node = self._node()
-        lost = set() if node is None else self.now.below[node.id]
-        if node is None or self._is_held(lost):
+        if node is None or self._is_held(node):
             return
+        lost = self.now.below[node.id]
         if self.by_command():
             assert self.cli("conversation", "delete", "--cascade", node.id).exit_code in (0, PARTIAL)
         else:
@@ -294,7 +325,7 @@ class Life:
     def redact(self) -> None:
         node = self._node()
         words = [] if node is None else [word for word in self.words if word in node.text]
-        if node is None or not words or self._is_held(words):
+        if node is None or not words or self._is_held(node):
             return
         if secret(words[0]) in node.text and self.by_command():
             would = json.loads(self.cli("redact", "--apply", node.id, "--dry-run", "--json").stdout)
@@ -331,7 +362,7 @@ class Life:
 
     def _expired(self, gone: Iterable[str], days: int) -> None:
         assert self.model.retained.isdisjoint(gone), "a retained session went"
-        for one in gone:
+        for one in self.now.with_owned({*gone}):
             last = self.now.refs[one]["active_at"]
             assert last <= self.clock.now - days * DAY // timedelta(microseconds=1), "an active session went"
         self.went(gone)
@@ -449,11 +480,8 @@ class Life:
         nodes = [node for one in self._some(self.sessions(), 1) for node in self.store.sessions.get(one).path()]
         return self.chance.choice(nodes) if nodes else None
 
-    def _with(self, words: Iterable[str]) -> set[str]:
-        return {id for id, own in self.now.sessions.items() if not own.isdisjoint(words)}
-
-    def _is_held(self, words: Iterable[str]) -> bool:
-        return not self.model.held.isdisjoint(self._with(words))
+    def _is_held(self, node: Any) -> bool:
+        return not self.model.held.isdisjoint(self.now.with_node[node.id])
 
     def _one_way(self, library: Callable[[], object], *command: str) -> None:
         if self.by_command():
@@ -475,7 +503,7 @@ STEPS_OF: list[tuple[str, Callable[[Life], None]]] = [
     for name, weight in {
         "grow": 6, "take": 4, "take_by_command": 2, "watched": 2, "hook": 2, "undo": 2, "purge": 4, "trash": 1,
         "empty_trash": 1, "fork": 1, "delete_message": 2, "redact": 2, "hold": 2, "retain": 1, "rename": 1, "export": 2,
-        "restore": 2, "agents_tree": 2, "agents_session": 1, "cleanup": 1, "sweep": 1, "record": 2,
+        "restore": 2, "cpe": 2, "agents_tree": 2, "agents_session": 1, "cleanup": 1, "sweep": 1, "record": 2,
     }.items()
     for _ in range(weight)
 ]  # fmt: skip

@@ -106,6 +106,7 @@ def test_the_end_of_time_is_no_error() -> None:
     assert Policy().expires_at(end - 40 * DAY) == end - 10 * DAY
 
 
+@pytest.mark.checklist("C24")
 @pytest.mark.parametrize(
     "settings",
     [{"days": 0}, {"days": 2_592_000}, {"days": -30}, {"days": True}, {"days": 30.0}, {"days": "30"},
@@ -131,6 +132,7 @@ def test_a_policy_may_have_no_limit(settings: Any, given: Any) -> None:
     assert policy.expired(T0 + 2 * DAY, T0, days=1, **{name: given[name] for name in given if name == "workspace"})
 
 
+@pytest.mark.checklist("C24")
 def test_a_policy_can_be_clamped() -> None:
     """Settings of others are brought into range, with a warning for each; what is no number is still Invalid."""
     assert Policy.clamped() == (Policy(), ())
@@ -551,6 +553,7 @@ class Waiter:
         self.settled()
 
 
+@pytest.mark.checklist("C25")
 def test_a_sweeper_sweeps_at_the_start_and_then_again(path: Path, clock: FakeClock) -> None:
     """The first sweep is at once, the next after six hours, until it is stopped; stopping twice is one stop."""
     with clew.open(path, clock=clock) as store:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -28,6 +29,11 @@ def large() -> Snapshot:
     return new_snapshot(provider="claude", messages=b'[{"role":"user","content":"%s"}]' % (b"x" * 20_000))
 
 
+def damaged(store: FileStore | ObjectStore) -> set[str]:
+    """What verify says is damaged."""
+    return {error.where for error in store.verify() if isinstance(error, Corrupted)}
+
+
 @pytest.mark.checklist("A23")
 @pytest.mark.parametrize("key", [None, KEY], ids=["plain", "sealed"])
 @pytest.mark.parametrize("damage", CUT)
@@ -47,7 +53,7 @@ def test_a_list_passes_over_what_cannot_be_loaded(
     assert "verify" not in str(caught.value)
     assert [one.id for one in store.list()] == [good.id]
     assert [bad.id in record.getMessage() for record in caplog.records] == [True]
-    assert [error.where for error in store.verify()] == [f"snapshot {bad.id}"]
+    assert damaged(store) == {f"snapshot {bad.id}"}
 
 
 @pytest.mark.checklist("A23")
@@ -80,7 +86,7 @@ def test_the_same_holds_in_a_bucket(tmp_path: Path) -> None:
     other = tmp_path / f"{changed.id}.json"
     other.write_bytes(other.read_bytes().replace(b"xxxxxx", b"xxyxxx"))
     assert {one.id for one in store.list()} == {good.id, changed.id}
-    assert {error.where for error in store.verify()} == {f"snapshot {bad.id}", f"snapshot {changed.id}"}
+    assert damaged(store) == {f"snapshot {bad.id}", f"snapshot {changed.id}"}
 
 
 def test_files_of_before_are_listed(tmp_path: Path) -> None:
@@ -94,7 +100,7 @@ def test_files_of_before_are_listed(tmp_path: Path) -> None:
     start, _, rest = data.partition(b',"body":')
     rest = rest[rest.index(b"}") :]
     checked = (start + rest).removeprefix(file_format.CHECKED)[8:]
-    path.write_bytes(b"%s%08x%s" % (file_format.CHECKED, file_format.crc32(checked), checked))
+    path.write_bytes(b"%s%08x%s" % (file_format.CHECKED, crc32(checked), checked))
     assert b'"body"' not in path.read_bytes()
     assert [one.id for one in store.list()] == [snapshot.id]
     assert store.load(snapshot.id) == snapshot

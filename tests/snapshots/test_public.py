@@ -8,8 +8,9 @@ import pytest
 
 import clew.snapshots
 from clew import chat
+from clew.chat import recording
 from clew.errors import Invalid, SchemaTooNew
-from clew.snapshots import FileStore, MemoryFiles, Snapshot, new_snapshot
+from clew.snapshots import FileStore, MemoryFiles, Snapshot, SnapshotStore, SnapshotSummary, new_snapshot
 
 
 @pytest.mark.checklist("A15")
@@ -20,6 +21,39 @@ def test_a_newer_snapshot_needs_a_newer_clew(version: int) -> None:
     with pytest.raises(SchemaTooNew) as caught:
         Snapshot.from_json(json.dumps(document).encode())
     assert caught.value.hint == "Upgrade clew to open it."
+
+
+@pytest.mark.checklist("A17")
+def test_any_class_with_the_methods_is_a_store() -> None:
+    """A class of one's own is a `SnapshotStore`, and clients save to it; one that lacks a method is none."""
+
+    class Own:
+        def __init__(self) -> None:
+            self.kept = dict[str, Snapshot]()
+
+        def save(self, snapshot: Snapshot) -> None:
+            self.kept[snapshot.id] = snapshot
+
+        def load(self, id: str) -> Snapshot:
+            return self.kept[id]
+
+        def list(self) -> list[SnapshotSummary]:
+            fields = ("id", "provider", "model", "created_at", "message_count")
+            return [SnapshotSummary(**{name: getattr(one, name) for name in fields}) for one in self.kept.values()]
+
+        def delete(self, id: str) -> None:
+            del self.kept[id]
+
+    store = Own()
+    assert isinstance(store, SnapshotStore)
+    assert not isinstance(store.kept, SnapshotStore)
+    client = chat.connect("offline")
+    assert isinstance(client, chat.Client)
+    client = recording.autosave(client, store)
+    client.chat("One")
+    client.chat("Two")
+    ((id, snapshot),) = store.kept.items()
+    assert (id, snapshot.message_count) == (client.id, 4)
 
 
 @pytest.mark.checklist("A21")

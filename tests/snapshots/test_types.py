@@ -47,6 +47,7 @@ def test_a_newer_version() -> None:
     assert (caught.value.found, caught.value.known) == (2, 1)
 
 
+@pytest.mark.checklist("A15")
 def test_an_older_version() -> None:
     """A document of an older version goes through the migrations, one after the other; without them it is Invalid."""
 

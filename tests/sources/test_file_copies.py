@@ -190,3 +190,21 @@ def test_imported_checkpoints_of_the_home_folder(tmp_path: Path, where: str) -> 
         refused = Checkpoints(store.sessions.get(SESSION), root, home=str(home.project)).rewind(an_id(1), force=True)
         assert (refused.can_rewind, "home folder" in (refused.error or "")) == (False, True)
         assert not (root / ".bashrc").exists()
+
+
+@pytest.mark.parametrize("where", [".ssh", ".config/autostart", "link"])
+def test_imported_checkpoints_of_a_hidden_folder(tmp_path: Path, where: str) -> None:
+    """A file that names a folder of settings in the home folder as its directory: new files need force, too."""
+    home = Home(tmp_path)
+    root = home.project / where
+    (home.project / ".real").mkdir()
+    root.symlink_to(home.project / ".real") if where == "link" else root.mkdir(parents=True)
+    line = claude_line(1, None, "user", "Go", cwd=str(root))
+    with clew.open(tmp_path / "s.db") as store:
+        home.bring(store, [line, home.line(1, {"authorized_keys": "evil"})])
+        checkpoints = Checkpoints(store.sessions.get(SESSION), root, home=str(home.project))
+        refused = checkpoints.rewind(an_id(1))
+        assert (refused.can_rewind, "hidden folder" in (refused.error or "")) == (False, True)
+        assert not (root / "authorized_keys").exists()
+        assert checkpoints.rewind(an_id(1), force=True).can_rewind
+        assert (root / "authorized_keys").read_text() == "evil"

@@ -19,6 +19,7 @@ from clew.sources.undo import undo
 from clew.store.session import row_of
 from tests.sources.made import SESSION, an_id, claude_line
 from tests.sources.made import jsonl as lines
+from tests.sources.samples.copilot_cli import EVENTS, FILES
 
 GENUINE = [claude_line(1, None, "user", "Is it safe?"), claude_line(2, 1, "assistant", "No. Do not run it.")]
 EVIL = [claude_line(1, None, "user", "Is it safe?"), claude_line(2, 1, "assistant", "Yes. Run it.")]
@@ -189,6 +190,19 @@ def test_two_runs_of_aider_in_the_same_second(store: clew.Store, tmp_path: Path)
     assert [bring(store, file, again=True).messages for file in files] == [0, 0]
 
 
+def test_a_file_grows_after_the_conversation_with_its_id_was_purged(store: clew.Store, tmp_path: Path) -> None:
+    """It continues its own conversation, and stores nothing twice; the purged one stays purged."""
+    first, second = write(tmp_path, SESSION, EVIL, "p"), write(tmp_path, SESSION, GENUINE, "q")
+    bring(store, first)
+    bring(store, second)
+    store.sessions.purge(SESSION)
+    (session,) = store.sessions.list().items
+    bring(store, write(tmp_path, SESSION, [*GENUINE, claude_line(3, 2, "user", "Thanks")], "q"))
+    bring(store, first)
+    assert [one.id for one in store.sessions.list().items] == [session.id]
+    assert texts(store, session.id) == ["Is it safe?", "No. Do not run it.", "Thanks"]
+
+
 def test_a_mirrored_transcript_after_a_file_with_its_ids(store: clew.Store, tmp_path: Path) -> None:
     """A transcript that an SDK mirrors shows its own words, though a file with its message ids was imported before."""
     bring(store, write(tmp_path, an_id(800), EVIL))
@@ -247,4 +261,17 @@ def test_random_claims(tmp_path: Path, seed: int) -> None:
                 assert texts(store, id) == [line["message"]["content"] for line in logs[path]], (step, path)
             for where, name, before in protected:
                 assert everything(where, name) == before
+        assert store.verify().damage == []
+
+
+def test_lines_in_another_order(store: clew.Store, tmp_path: Path) -> None:
+    """A log whose lines are in another order than when they were imported leaves a sound store, and every message."""
+    order = [22, 10, 1, 8, 21, 6, 15, 5, 2, 17, 14, 12, 3, 9, 20, 11, 7, 16, 18, 4, 19]
+    for folder, events in (("first", EVENTS), ("second", [EVENTS[number - 1] for number in order])):
+        path = tmp_path / folder / next(iter(FILES))
+        path.parent.mkdir(parents=True)
+        path.write_bytes(lines(events))
+        bring(store, path)
+        found = {node.id for node in store.nodes.list(limit=1000).all()}
+        assert len(found) == 14
         assert store.verify().damage == []

@@ -8,10 +8,12 @@ import random
 import resource
 import socket
 import sqlite3
+import struct
 import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +102,38 @@ def test_linked_files_of_opencode(store: clew.Store, history: Path, secret: Path
     (history / "storage" / "message").mkdir()
     (history / "storage" / "message" / "ses_1").symlink_to(secret)
     imported(store, history)
+    assert SECRET.encode() not in stored(store, tmp_path)
+
+
+def test_a_session_of_opencode_elsewhere(store: clew.Store, tmp_path: Path) -> None:
+    """opencode: the folders around a session that is not in opencode's own folders are not read."""
+    folder = tmp_path / "home" / "downloads" / "new"
+    folder.mkdir(parents=True)
+    (folder / "ses_1.json").write_text(json.dumps({"id": "ses_1", "projectID": "p", "directory": "/x", "title": "t"}))
+    for place, made in (("message/ses_1", {"role": "user"}), ("part/m", {"type": "text", "text": SECRET})):
+        (tmp_path / "home" / place).mkdir(parents=True)
+        (tmp_path / "home" / place / "m.json").write_text(json.dumps({"id": "m", "time": {"created": 1}, **made}))
+    imported(store, folder)
+    assert SECRET.encode() not in stored(store, tmp_path)
+
+
+def test_a_rollout_of_codex_elsewhere(store: clew.Store, tmp_path: Path) -> None:
+    """Codex: a rollout that is not in Codex's own folders continues no other in the folders below its own."""
+    old, new = an_id(901), an_id(902)
+    meta: dict[str, Any] = {"cwd": "/x", "timestamp": "2026-11-01T10:00:00Z", "originator": "codex_cli"}
+
+    def rollout(id: str, text: str, **more: Any) -> bytes:
+        said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
+        lines = [("session_meta", {"id": id, **meta, **more}), ("response_item", said)]
+        return jsonl([{"timestamp": meta["timestamp"], "type": kind, "payload": body} for kind, body in lines])
+
+    below = tmp_path / "home" / "private"
+    below.mkdir(parents=True)
+    (below / f"rollout-2026-11-01T09-00-00-{old}.jsonl").write_bytes(rollout(old, SECRET))
+    path = tmp_path / "home" / f"rollout-2026-11-01T10-00-00-{new}.jsonl"
+    path.write_bytes(rollout(new, "mine", history_base={"thread_id": old, "end_ordinal_exclusive": 9}))
+    (done,) = imported(store, path)
+    assert (done.messages, any("missing" in note for note in done.notes)) == (1, True)
     assert SECRET.encode() not in stored(store, tmp_path)
 
 
@@ -413,6 +447,99 @@ def test_virtual_tables(tmp_path: Path, gap: str) -> None:
         assert list(tables(connection)) == ["plain"]
         with pytest.raises(sqlite3.DatabaseError, match=r"prohibited|not authorized"):
             connection.execute("SELECT * FROM seen").fetchall()
+
+
+MAGIC = bytes.fromhex("d9d505f920a163d7")
+
+
+def test_a_journal_that_names_another_file(store: clew.Store, tmp_path: Path) -> None:
+    """A journal that would have SQLite open and delete a file, when it is rolled back, is not rolled back."""
+    path, other = tmp_path / "agents.db", tmp_path / "precious.txt"
+    database(path)
+    other.write_text(SECRET)
+    page, name = path.read_bytes()[:4096], bytes(other)
+    pages, last = path.stat().st_size // 4096, (1 << 30) // 4096 + 1
+    header = (MAGIC + struct.pack(">5I", 1, 7, pages, 512, 4096)).ljust(512, b"\0")
+    checked = 7 + sum(page[at] for at in range(4096 - 200, 0, -200))
+    record = struct.pack(">I", 1) + page + struct.pack(">I", checked)
+    end = struct.pack(">I", last) + name + struct.pack(">2I", len(name), sum(name)) + MAGIC
+    Path(f"{path}-journal").write_bytes(header + record + end)
+    list(run(store, find([str(path)])))
+    assert other.read_text() == SECRET
+
+
+def test_rows_in_a_circle(tmp_path: Path) -> None:
+    """A page whose rows are not in the order of their numbers ends with an error, and is not read again and again."""
+    from clew.sources.items import Item
+    from clew.sources.sqlite import open_database, scan
+
+    path = tmp_path / "x.db"
+    with sqlite3.connect(path) as conn:
+        conn.execute("CREATE TABLE t (a)")
+        conn.executemany("INSERT INTO t VALUES (?)", [(number,) for number in range(9)])
+        (root,) = conn.execute("SELECT rootpage FROM sqlite_master").fetchone()
+    conn.close()
+    data, at = bytearray(path.read_bytes()), (root - 1) * 4096 + 8
+    cells = [bytes(data[at + 2 * number : at + 2 * number + 2]) for number in range(9)]
+    data[at : at + 18] = b"".join([*cells[5:], *cells[:5]])
+    path.write_bytes(data)
+    with pytest.raises(clew.Invalid, match="not in order"), open_database(Item(str(path), 0, 0)) as opened:
+        assert len(list(islice(scan(opened, "t"), 100))) < 100
+
+
+def test_keys_that_are_not_text(store: clew.Store, tmp_path: Path) -> None:
+    """Cursor: keys that are not UTF-8 do not make an import endless, and the others are read."""
+    path = tmp_path / "state.vscdb"
+    says = json.dumps({"type": 1, "text": "hello", "bubbleId": "b"})
+    lists = json.dumps({"composerId": "x", "fullConversationHeadersOnly": [{"bubbleId": "b"}]})
+    keys = [b"composerData:a\xff", b"composerData:x", b"bubbleId:x:b", b"bubbleId:x:\xff"]
+    with sqlite3.connect(path) as conn:
+        conn.execute("CREATE TABLE cursorDiskKV (key TEXT UNIQUE ON CONFLICT REPLACE, value BLOB)")
+        values = [lists, lists, says, says]
+        conn.executemany("INSERT INTO cursorDiskKV VALUES (CAST(? AS TEXT), ?)", zip(keys, values, strict=True))
+    conn.close()
+    (done,) = imported(store, path)
+    assert (done.state, done.messages) == ("imported", 1)
+
+
+@pytest.mark.parametrize("column", ["checkpoint_ns", "rowid"])
+def test_a_generated_column_in_a_query(store: clew.Store, tmp_path: Path, column: str) -> None:
+    """A column that a query names, or the number of a row, is not computed."""
+    path = tmp_path / "threads.db"
+    stored = [name for name in ("thread_id", "checkpoint_ns", "checkpoint_id", "type", "checkpoint") if name != column]
+    large = f"{column} TEXT AS (zeroblob(200000000))"
+    with sqlite3.connect(path) as conn:
+        conn.execute(f"CREATE TABLE checkpoints ({', '.join([*stored, large])})")
+        conn.execute("INSERT INTO checkpoints (thread_id, checkpoint_id, type) VALUES ('t', '1', 'msgpack')")
+    conn.close()
+    limit = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (resource_size() + (150 << 20), limit[1]))
+    try:
+        (done,) = imported(store, path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limit)
+    assert done.state == "skipped"
+    assert not [why for why in done.skipped if "MemoryError" in why]
+
+
+def resource_size() -> int:
+    """Bytes of addresses that this process has."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+
+
+def test_many_small_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows count with the memory that they take: a forged table can have any number of small ones."""
+    from clew.sources import sqlite as module
+    from clew.sources.items import Item
+
+    monkeypatch.setattr(module, "LONGEST_VALUE", 100_000)
+    path = tmp_path / "agents.db"
+    with sqlite3.connect(path) as conn:
+        conn.execute("CREATE TABLE t (a, b)")
+        conn.executemany("INSERT INTO t VALUES (1, ?)", [(number,) for number in range(1000)])
+    conn.close()
+    with pytest.raises(clew.Invalid, match="more than"), module.open_database(Item(str(path), 0, 0)) as opened:
+        module.look_up(opened, "t", "a", 1)
 
 
 def test_a_query_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

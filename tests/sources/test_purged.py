@@ -86,6 +86,23 @@ def test_again_brings_it_back(store: clew.Store, file: Path) -> None:
     assert_gone(store)
 
 
+@pytest.mark.parametrize("last", [3, 4])
+def test_what_came_again_stays_in_sight(store: clew.Store, file: Path, last: int) -> None:
+    """Messages that `again` brought back are on a branch or at the end, also after the file was read again."""
+    lines = [*LINES, claude_line(3, 2, "user", "Go on"), claude_line(4, 3, "assistant", "Fine")]
+    take(store, file)
+    store.sessions.purge([SESSION])
+    file.write_bytes(jsonl(lines))
+    take(store, file)
+    take(store, file, again=True)
+    ImportHistory(store).forget(lambda _: True)
+    file.write_bytes(jsonl(lines[:last]))
+    take(store, file)
+    session = store.sessions.get(SESSION)
+    ends = [session.path(), *(store.nodes.path(branch.head_id) for branch in session.branches())]
+    assert {node.text for path in ends for node in path} == {f"About {WORD}", "Yes", "Go on", "Fine"}
+
+
 def test_again_changes_nothing_that_was_not_purged(store: clew.Store, file: Path) -> None:
     """Reading a file again leaves its session as it is, so that the first import can still be undone."""
     this = Run(store, (str(file),))

@@ -15,6 +15,8 @@ from clew.redaction import Rules, builtin
 from clew.sources.importer import records
 from clew.sources.registry import find
 from clew.sources.run import run
+from clew.sources.runs import Run
+from clew.sources.undo import undo
 from clew.store.redact_message import redact_message
 from tests.reliability.canaries import content
 from tests.sources.made import SESSION, an_id, claude_line
@@ -171,3 +173,37 @@ def test_a_secret_in_the_branch(store: clew.Store, tmp_path: Path, how: str) -> 
         file = write(tmp_path, SESSION, [*talk, more])
     list(run(store, find([str(file)]), again=how == "again"))
     assert TOKEN not in json.dumps(store.sessions.get(SESSION).extra)
+
+
+PROMPT = {"type": "last-prompt", "lastPrompt": f"Deploy with {TOKEN}, please", "sessionId": SESSION}
+ANSWER = [claude_line(1, None, "user", "Which key?"), claude_line(2, 1, "assistant", f"Use {TOKEN}")]
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_a_line_that_repeats_it_later(store: clew.Store, tmp_path: Path, held: bool) -> None:
+    """It is left out, though nothing but the message had the secret, and also if the session is on hold."""
+    bring(store, write(tmp_path, SESSION, ANSWER))
+    clean(store, an_id(2))
+    if held:
+        store.sessions.hold(SESSION, "legal")
+    bring(store, write(tmp_path, SESSION, [*ANSWER, PROMPT, claude_line(3, 2, "user", "Go on")]))
+    assert "Go on" in [node.text for session in store.sessions.list() for node in session.path()]
+    assert_gone(store, tmp_path)
+
+
+def test_a_line_before_the_message(store: clew.Store, tmp_path: Path) -> None:
+    """A fork's file that repeats the secret before its copy of the redacted message leaves that line out."""
+    bring(store, write(tmp_path, SESSION, ANSWER))
+    clean(store, an_id(2))
+    bring(store, write(tmp_path, FORK, fork([PROMPT, *ANSWER, claude_line(3, 2, "user", "Go on")])))
+    assert_gone(store, tmp_path)
+
+
+def test_an_undo_leaves_a_redacted_session(store: clew.Store, tmp_path: Path) -> None:
+    """Otherwise the next import would bring the secret back."""
+    path, this = write(tmp_path, SESSION, ANSWER), Run(store)
+    bring(store, path, run=this)
+    clean(store, an_id(2))
+    assert [one.session for one in undo(store, this.id).left] == [SESSION]
+    bring(store, path)
+    assert_gone(store, tmp_path)

@@ -59,6 +59,7 @@ def test_getting_by_id(store: Store) -> None:
         store.nodes.get([one.id, "00000000-0000-4000-8000-000000000001"])
 
 
+@pytest.mark.checklist("D9")
 def test_listing_from_an_offset(store: Store) -> None:
     """The newest node comes first, or the oldest; an offset beyond the last gives an empty list."""
     nodes = store.nodes.save([clew.user(str(number), extra={"n": number}) for number in range(4)])

@@ -428,3 +428,28 @@ def test_what_is_deleted_before_it_is_read_is_no_damage(way: str) -> None:
         delete_session(session)
         with pytest.raises(clew.NotFound):
             list(reads[way])
+
+
+def test_the_session_of_a_message(store: Store) -> None:
+    """The most recently active one that has it, also before a compaction; one with it in a branch only if asked."""
+    first, other = store.sessions.create(), store.sessions.create()
+    shared, left = first.append(said(2))
+    fork = first.fork(at=shared.id)
+    fork.append(clew.user("later"))
+    lone = other.append(clew.user("lone"))
+    other.compact(clew.system("summary"))
+    assert store.sessions.with_messages([shared, left, lone]) == [fork, first, other]
+    assert store.sessions.with_message(shared, branches=True) == fork
+    first.rewind(shared.id)
+    assert store.sessions.with_message(left) is None
+    assert store.sessions.with_message(left, branches=True) == first
+
+
+def test_a_session_that_may_be_in_the_trash(store: Store) -> None:
+    """`find_anywhere` finds by id and handle what `get` does, and what the trash has."""
+    live, gone = store.sessions.create(title="live"), store.sessions.create(title="gone")
+    gone.trash()
+    assert [store.sessions.find_anywhere(one.id).title for one in (live, gone)] == ["live", "gone"]
+    assert store.sessions.find_anywhere(live.handle) == live
+    with pytest.raises(clew.NotFound):
+        store.sessions.find_anywhere("0" * 32)

@@ -12,8 +12,9 @@ import pytest
 
 import clew
 from clew.engine.session_data import SessionData
-from clew.errors import Conflict, Corrupted, Invalid, NotFound, Unavailable
+from clew.errors import Closed, Conflict, Corrupted, Invalid, NotFound, Unavailable
 from clew.redaction import Rules, builtin
+from clew.store.store import store_of
 from clew.store.unit import HEAD, Unit
 
 KEY = bytes(range(32))
@@ -402,6 +403,31 @@ def test_documents(store: clew.Store) -> None:
         store.read(lambda unit: unit.documents("document", owner=session))
 
 
+def test_a_document_in_the_trash(store: clew.Store) -> None:
+    """It is found only when asked for, and its session takes no blobs."""
+    session, key = talk(store, "1"), store.derived_id("k")
+    store.write(lambda unit: unit.put("document", key, b"[]", owner=session))
+    session.trash()
+    assert store.read(lambda unit: unit.document("document", key)) is None
+    found = store.read(lambda unit: unit.document("document", key, trashed=True))
+    assert found is not None and found.data == b"[]"
+    for work in (lambda unit: unit.blob(session, b"x"), lambda unit: unit.blobs(session, [("0" * 64, b"x")])):
+        with pytest.raises(NotFound):
+            store.write(work)
+
+
+def test_the_store_of_a_session(store: clew.Store) -> None:
+    """It is the same store under another object, and lives as long as the session's does."""
+    session = talk(store, "1")
+    other = store_of(session)
+    other.write(lambda unit: unit.append(session, [clew.user("2")]))
+    assert texts(store.sessions.get(session.id).path()) == ["1", "2"]
+    assert other.new_id() != store.new_id()
+    store.close()
+    with pytest.raises(Closed):
+        other.sessions.get(session.id)
+
+
 def test_trashed_documents_end_no_page(store: clew.Store) -> None:
     """Pages skip what is in the trash, however much it is, and do not end there."""
     kept, gone = talk(store, "1"), talk(store, "2")
@@ -479,6 +505,32 @@ def test_documents_and_entries_are_redacted(tmp_path: Path) -> None:
         assert secret not in document.data + b"".join(one.data for one in document.log.read())
         store.write(lambda unit: unit.put("document", store.derived_id("b"), secret, exact=True))
         assert next(store.documents("document")).data == secret
+
+
+# -- purges
+
+
+def test_a_purge_is_checked_in_its_transaction(store: clew.Store) -> None:
+    """What `check` reads is what the purge deletes; an error of its own reaches the caller, a ClewError the receipt."""
+    session = talk(store, "1")
+    seen = []
+
+    def refuse(error: Exception) -> Callable[[clew.Session], None]:
+        def check(now: clew.Session) -> None:
+            seen.append((now.title, store.read(lambda unit: unit.head(now)), texts(session.path())))
+            raise error
+
+        return check
+
+    session.rename("new")
+    with pytest.raises(ValueError, match="mine"):
+        session.purge(check=refuse(ValueError("mine")))
+    receipt = session.purge(check=refuse(Conflict("still needed")))
+    assert [one.error for one in receipt.failures] == ["still needed"]
+    assert seen == [("new", session.path()[0].id, ["1"])] * 2
+    assert session.purge(check=lambda _: None).failures == ()
+    with pytest.raises(NotFound):
+        session.purge(check=lambda _: None)
 
 
 # -- workspaces

@@ -306,7 +306,7 @@ def test_what_opens_the_second_time_is_not_damaged(
     def repair() -> None:
         sql(path, "UPDATE nodes SET body = ? WHERE id = ?", sound, ids.parse(node.id))
 
-    with Store(Engine(Repairing(path, when, repair), key=key)) as store:
+    with Store(Parts(Engine(Repairing(path, when, repair), key=key))) as store:
         assert store.quarantine.sweep().moved == ()
         assert store.nodes.get(node.id)[0].text == f"{WORD} number007"
         assert store.verify().ok

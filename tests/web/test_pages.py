@@ -240,6 +240,18 @@ def test_a_sealed_store_asks_for_its_key(sealed: tuple[Client, str, clew.Session
     assert client.ask("/").status == 423
 
 
+def test_titles_of_a_sealed_store(tmp_path: Path) -> None:
+    """No page of a sealed store has a title: browsers keep titles on disk."""
+    key, path = keys.generate(), tmp_path / "sealed.db"
+    with clew.open(path, key=key) as store:
+        session = filled(store)
+        server = Server(lambda _: clew.open(path, key=key, create=False), listen(0))
+        with server.in_background():
+            client = Client(server)
+            for at in (f"/c/{session.id}", f"/c/{session.id}/outline", f"/c/{session.id}/files", "/search", "/"):
+                assert "<title>clew</title>" in client.get(at).text, at
+
+
 def test_keys_as_people_type_them() -> None:
     """Hex, a recovery key and a passphrase are told apart."""
     key = keys.generate()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from clew.adapters.keyed import Keyed
+from clew.adapters.rows import Keyed
 from clew.backends import MAX_SEQ, SEQ_BITS, InsertPoint, RefRow, Tx
 from clew.base import ids
 from clew.engine import deletion, paths

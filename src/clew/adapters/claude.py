@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
-from itertools import chain, count
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -23,7 +22,7 @@ from claude_agent_sdk.types import (
     SessionSummaryEntry,
 )
 
-from clew.adapters.keyed import Adapter, Keyed, Target
+from clew.adapters.rows import Adapter, Keyed, Target
 from clew.adapters.threads import in_thread
 from clew.adapters.transcripts import MirroredTranscript
 from clew.adapters.versions import check_version
@@ -32,7 +31,7 @@ from clew.base import ids
 from clew.engine.session_data import SOURCE, SessionData, label_set
 from clew.errors import Conflict
 from clew.sources.claude_code import NAME
-from clew.sources.contract import derived_id, uuid_or_none
+from clew.sources.contract import uuid_or_none
 from clew.sources.layout import records
 from clew.sources.writing import session_id
 from clew.store.session import Session
@@ -161,24 +160,33 @@ class ClewSessionStore(Adapter):
     def _owner(self, tx: Tx, project: str, session: str) -> str:
         """The id of a main transcript's session: the one that has it, else one that no session has."""
         own = uuid_or_none(session)
-        old = [derived_id(NAME, f"{project}\0{session}")]  # as clew once made it, and two keys can have it
-        new = (derived_id(NAME, msgspec.json.encode([project, session]).decode(), str(number)) for number in count())
-        for id in chain([own] if own else [], old, new):
-            data = self._data(tx, SESSION, id)
-            if data is not None and _is_of(data, project, session, own):
-                return id
-            if data is None and id not in (own, *old):
-                return own if own is not None and self._data(tx, SESSION, own) is None else id
-        raise AssertionError("the ids never end")
+        candidates = [*([] if own is None else [own]), self._keyed.session_id(project, session)]
+        sessions = {id: id for id in candidates}
+        return self._choose(tx, SESSION, sessions, lambda data: _is_of(data, project, session, own))
 
     def _agent(self, tx: Tx, owner: str, subpath: str) -> str:
         """The name of a subagent: that in its path, unless another path has it."""
         short = subpath.rpartition("/")[2].removeprefix("agent-") if _is_agent(subpath) else subpath
-        for name in chain((short, subpath), (f"{subpath} ({number})" for number in count(2))):
-            data = self._data(tx, SUBAGENT, session_id(NAME, f"{owner}/{name}"))
-            if data is None or _subpath(data.extra or {}, data.agent) == subpath:
+        names = (short, subpath, self._keyed.session_id(owner, subpath, "agent"))
+        sessions = {name: session_id(NAME, f"{owner}/{name}") for name in names}
+        return self._choose(tx, SUBAGENT, sessions, lambda data: _subpath(data.extra or {}, data.agent) == subpath)
+
+    def _choose(self, tx: Tx, kind: str, sessions: dict[str, str], is_own: Callable[[SessionData], bool]) -> str:
+        """Of several names with the ids of their sessions: that of the key's own session, else the first free one.
+
+        The last name is a keyed hash of the key, so no other key can take it. The search does not stop at a free name:
+        the session that had it may have been deleted.
+        """
+        free = list[str]()
+        for name, id in sessions.items():
+            data = self._data(tx, kind, id)
+            if data is None:
+                free.append(name)
+            elif is_own(data):
                 return name
-        raise AssertionError("the names never end")
+        if not free:
+            raise Conflict(f"session {id} belongs to another transcript")
+        return free[0]
 
     def _data(self, tx: Tx, kind: str, id: str) -> SessionData | None:
         row = tx.ref(self._keyed.engine.workspace, kind, ids.parse(id))
@@ -241,7 +249,7 @@ def _is_of(data: SessionData, project: str, session: str, own: str | None) -> bo
     extra = data.extra or {}
     mirror, origin = extra.get(MIRROR), extra.get(SOURCE)
     if isinstance(mirror, dict):
-        return mirror.get("project") == project and mirror.get("session") in (None, session)
+        return mirror.get("project") == project and mirror.get("session") == session
     if not isinstance(origin, dict) or (origin.get("tool"), origin.get("id")) != (NAME, own) or data.cwd is None:
         return False
     return session == own and project_key_for_directory(data.cwd) == project
@@ -249,7 +257,8 @@ def _is_of(data: SessionData, project: str, session: str, own: str | None) -> bo
 
 def _is_agent(subpath: str) -> bool:
     """True for the path of a subagent's transcript, as Claude Code names its files."""
-    return subpath.startswith("subagents/") and subpath.rpartition("/")[2].startswith("agent-")
+    name = subpath.rpartition("/")[2]
+    return subpath.startswith("subagents/") and name.startswith("agent-") and name != "agent-"
 
 
 def _subpath(extra: dict[str, Any], agent: str | None) -> str:

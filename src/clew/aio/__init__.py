@@ -39,7 +39,6 @@ from clew.aio.store import (
 )  # fmt: skip
 from clew.aio.watch import Watch
 from clew.store import store as sync
-from clew.store.parts import Parts
 
 __all__ = [
     "Audit",
@@ -89,4 +88,4 @@ class Opening:
 
     async def _open(self) -> Store:
         opened = await to_thread.run_sync(lambda: sync.open(self._path, **self._options))
-        return Store(Threads(Parts.of(opened).engine), opened)
+        return Store(Threads(opened), opened)

@@ -15,7 +15,6 @@ from clew.agents.store import closes_store, store_of
 from clew.aio.dispatch import Threads
 from clew.aio.proxy import Proxy
 from clew.aio.store import Store
-from clew.store.parts import Parts
 
 
 def open(path: str | os.PathLike[str], **options: Any) -> Opening:
@@ -57,7 +56,7 @@ class Opening:
 
     async def _open(self) -> SessionStore:
         opened = await to_thread.run_sync(lambda: agents.open(self._path, **self._options))
-        return SessionStore(Threads(Parts.of(store_of(opened)).engine), opened)
+        return SessionStore(Threads(store_of(opened)), opened)
 
 
 class Transcript(Proxy, of=transcript.Transcript):

@@ -13,8 +13,8 @@ import anyio
 from anyio import to_thread
 
 from clew.aio.threads import Worker, each
-from clew.engine.engine import Engine
 from clew.errors import Closed, Unavailable
+from clew.store.store import Store, run_together
 
 T = TypeVar("T")
 
@@ -47,10 +47,10 @@ class WorkerThreads:
 class Threads(WorkerThreads):
     """The threads of one store: calls inside a transaction run on its thread, and writes share commits."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, store: Store) -> None:
         super().__init__()
-        self._engine = engine
-        self._committer = Worker(engine.backend.batch, "clew-commit")
+        self._store = store
+        self._committer = Worker(partial(run_together, store), "clew-commit")
         self._pinned: ContextVar[_Scope | None] = ContextVar("clew-transaction", default=None)
 
     async def run(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
@@ -68,7 +68,7 @@ class Threads(WorkerThreads):
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
         """Runs the calls of the task in one transaction, on a thread of its own; a nested one uses the same thread."""
-        scope = _Scope(self._engine.transaction(), await self._transaction())
+        scope = _Scope(self._store.transaction(), await self._transaction())
         worker = scope.worker
         token = None
         try:

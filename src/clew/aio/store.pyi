@@ -18,6 +18,7 @@ from clew.engine import audit, blobs, log
 from clew.engine.audit import AuditEvent
 from clew.engine.blob_objects import Cleared
 from clew.engine.blobs import Blob, Source
+from clew.engine.engine import Draft
 from clew.engine.log import Entry
 from clew.engine.node import Counters, Node
 from clew.engine.receipts import Reason, Receipt, Receipts
@@ -31,6 +32,8 @@ from clew.store.search.index import Progress as _Progress
 from clew.store.search.text import Marks
 from clew.store.session import Branch
 from clew.store.snapshots import Summaries
+from clew.store.store import T as _T
+from clew.store.unit import Document, Unit
 from clew.upkeep import quarantine
 from clew.upkeep.body_scan import Progress
 from clew.upkeep.quarantine import Event, QuarantinedList, Swept
@@ -161,48 +164,52 @@ class Session(Proxy, of=session.Session):
         """Sets its own retention: `days` after its last activity, or `until` a time. With neither, the store's policy applies again."""
     async def trash(self) -> Self:
         """Moves it to the trash with its branches and subagents. It cannot be found, listed or searched until restored."""
-    async def purge(self, *, reason: Reason = "user-requested", dry_run: bool = False) -> Receipt:
+    async def delete(self) -> Self:
+        """`trash`: it can be restored. `purge` deletes it for good."""
+    async def purge(
+        self, *, reason: Reason = "user-requested", dry_run: bool = False, check: Callable[[Self], object] | None = None
+    ) -> Receipt:
         """Deletes it permanently, in the trash or not, and clears every trace of it. See `Sessions.purge`."""
     @overload
     async def append(
         self,
-        messages: AnyMessage,
+        messages: AnyMessage | Draft | str | dict[str, Any],
         *,
         id: str | None = None,
         created_at: datetime | None = None,
-        expect_head: str | None = ...,
+        expect_head: Node | str | None = ...,
         on_conflict: Literal["raise", "branch"] = "raise",
     ) -> Node: ...
     @overload
     async def append(
         self,
-        messages: Sequence[AnyMessage],
+        messages: Sequence[AnyMessage | Draft],
         *,
         id: Sequence[str] | None = None,
         created_at: datetime | None = None,
-        expect_head: str | None = ...,
+        expect_head: Node | str | None = ...,
         on_conflict: Literal["raise", "branch"] = "raise",
     ) -> list[Node]: ...
-    async def path(self, *, last: int | None = None, until: str | None = None) -> list[Node]:
+    async def path(self, *, last: int | None = None, until: Node | str | None = None) -> list[Node]:
         """Its messages, root first: all, the `last` ones, or those up to and including `until`. NotFound."""
-    async def messages(self, *, last: int | None = None, until: str | None = None) -> list[Message]:
+    async def messages(self, *, last: int | None = None, until: Node | str | None = None) -> list[Message]:
         """The messages of `path` in neutral form, without ids, times and totals: for all messages it is faster."""
     def iter(self) -> AsyncIterator[Node]:
         """Its messages, root first, read in small batches: memory use does not grow with the session."""
     def history(self) -> AsyncIterator[Node]:
         """Like `iter`, but starts with the messages that compactions replaced."""
-    def watch(self, *, after: str | None = ..., timeout: float | None = None) -> Watch:
+    def watch(self, *, after: Node | str | None = ..., timeout: float | None = None) -> Watch:
         """Waits for new messages, from any process or machine, and yields each once."""
-    async def fork(self, *, at: str | None = None, title: str | None = None, id: str | None = None) -> Session:
+    async def fork(self, *, at: Node | str | None = None, title: str | None = None, id: str | None = None) -> Session:
         """Creates a session that shares the messages up to `at`, by default the last one. Copies nothing."""
-    async def rewind(self, to: str | None) -> Branch | None:
-        """Moves the head back to a message, or with None before the first. Returns the messages after it as a branch."""
+    async def rewind(self, to: Node | str | None) -> Branch | None:
+        """Moves the head back to a message, or with None before the first. The messages after it stay as a branch."""
     async def branches(self) -> list[Branch]:
         """Its branches, oldest first."""
     async def subagents(self) -> list[Session]:
         """The traces of its subagents, oldest first."""
     async def compact(
-        self, messages: AnyMessage | Sequence[AnyMessage], *, expect_head: str | None = ...
+        self, messages: AnyMessage | Sequence[AnyMessage], *, expect_head: Node | str | None = ...
     ) -> list[Node]:
         """Replaces all messages by a summary: `messages` become a new root, where `path` begins."""
 
@@ -253,11 +260,27 @@ class Sessions(Proxy, of=sessions.Sessions):
         id: str | None = None,
         agent: str | None = None,
         owner: Session | None = None,
-        at: str | None = None,
+        at: Node | str | None = None,
     ) -> Session:
         """Creates a session: empty, or with `at` continuing from any stored message. Conflict if the id is taken. NotFound."""
-    async def get(self, key: str) -> Session:
+    async def open(
+        self,
+        *key: str,
+        title: str | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        model: str | None = None,
+        labels: Iterable[str] = ...,
+        extra: dict[str, Any] | None = None,
+    ) -> Session:
+        """The session with a key of your own, such as an application and a user; created if there is none."""
+    async def get(self, key: Session | str) -> Session:
         """The session with this id or handle. NotFound, also if it is in the trash; Ambiguous."""
+    async def find_anywhere(self, key: Session | str) -> Session:
+        """The session with this id or handle, in the trash or not. NotFound, Ambiguous."""
+    async def with_message(self, node: Node, *, branches: bool = False) -> Session | None:
+        """The most recently active session that contains a message, or contained it before a compaction."""
+    async def with_messages(self, nodes: Sequence[Node]) -> Sequence[Session | None]:
+        """`with_message` for each, reading the sessions of each tree once."""
     async def latest(self, cwd: str | os.PathLike[str] | None = None) -> Session:
         """The session that was last active, in exactly this directory if one is given; never a subagent's. NotFound."""
     async def list(
@@ -274,22 +297,24 @@ class Sessions(Proxy, of=sessions.Sessions):
     ) -> Page[Session]:
         """Sessions, last active first; filtered by exact directory, by label, by a part of the title."""
     async def fork(
-        self, source: Session | str, *, at: str | None = None, title: str | None = None, id: str | None = None
+        self, source: Session | str, *, at: Node | str | None = None, title: str | None = None, id: str | None = None
     ) -> Session:
         """Creates a session at a message of the source's tree, by default its last one. Copies nothing."""
-    async def hold(self, key: str, reason: str | None = None) -> Session:
+    async def hold(self, key: Session | str, reason: str | None = None) -> Session:
         """Prevents every kind of deletion of a session, including the trash, until `release`."""
-    async def release(self, key: str) -> Session:
+    async def release(self, key: Session | str) -> Session:
         """Ends a session's hold."""
-    async def trash(self, key: str) -> Session:
+    async def trash(self, key: Session | str) -> Session:
         """Moves a session to the trash, with all it owns. Idempotent. Conflict if it is held."""
     async def trashed(self, *, limit: int = 50, cursor: str | None = None) -> Page[Session]:
         """The sessions in the trash, last trashed first, except those trashed with their owner. They are read-only."""
-    async def restore(self, key: str) -> Session:
+    async def delete(self, key: Session | str) -> Session:
+        """`trash`: it can be restored. `purge` deletes it for good."""
+    async def restore(self, key: Session | str) -> Session:
         """Restores a session from the trash, with all that was trashed with it, to its old place in the list."""
     async def purge(
         self,
-        keys: str | Iterable[str] | None = None,
+        keys: Session | str | Iterable[Session | str] | None = None,
         *,
         trashed: bool = False,
         everything: bool = False,
@@ -311,9 +336,9 @@ class Nodes(Proxy, of=nodes.Nodes):
         """Stores messages in one transaction, each after the one before it, the first after `parent` or as a root."""
     async def save_dialog(self, dialog: Sequence[Node | AnyMessage | NewNode]) -> NodeList:
         """Stores a dialog, root first, in one transaction: verifies the nodes in it and saves the messages."""
-    async def get(self, ids: str | Iterable[str]) -> NodeList:
+    async def get(self, ids: Node | str | Iterable[Node | str]) -> NodeList:
         """The nodes with these ids or handles, in the order asked for. NotFound if one is missing."""
-    async def resolve(self, typed: str) -> str:
+    async def resolve(self, typed: Node | str) -> str:
         """The id of the node with this id or handle, or a prefix of one. NotFound, Ambiguous."""
     async def handles(self, nodes: Iterable[str]) -> list[str]:
         """The handles of nodes given by id."""
@@ -328,13 +353,13 @@ class Nodes(Proxy, of=nodes.Nodes):
         order: Literal["stored", "created"] = "stored",
     ) -> Page[Node]:
         """All nodes in the order they were stored, newest first. A page starts at `cursor`, then skips `offset` nodes."""
-    async def path(self, id: str, *, last: int | None = None) -> NodeList:
+    async def path(self, id: Node | str, *, last: int | None = None) -> NodeList:
         """The nodes from the root down to this one, in order; with `last`, only the last ones. NotFound."""
-    async def children(self, id: str) -> NodeList:
+    async def children(self, id: Node | str) -> NodeList:
         """The children of a node, in the order they were stored. NotFound."""
-    async def subtree(self, id: str) -> NodeList:
+    async def subtree(self, id: Node | str) -> NodeList:
         """A node and all its descendants, each after its parent. NotFound."""
-    async def delete(self, ids: str | Iterable[str], *, recursive: bool = False) -> Receipt:
+    async def delete(self, ids: Node | str | Iterable[Node | str], *, recursive: bool = False) -> Receipt:
         """Deletes nodes, all or none; ignores unknown ids. The receipt has the number deleted, and what is left."""
 
 class Quarantine(Proxy, of=quarantine.Quarantine):
@@ -370,6 +395,13 @@ class StoreBlobs(Proxy, of=attachments.StoreBlobs):
         """Address and size of a blob. NotFound."""
     async def sweep(self, *, older: timedelta | None = None, dry_run: bool = False) -> Cleared:
         """Removes objects from object storage that nothing in the store needs, and counts them."""
+    @property
+    def bucket(self) -> str | None:
+        """The name of the object storage; None if the store was opened without one."""
+    async def objects(self) -> int:
+        """The number of attachments in object storage."""
+    async def check_bucket(self) -> None:
+        """Unavailable if the object storage cannot be reached, or has no objects of this store."""
 
 class StoreLog(Proxy, of=attachments.StoreLog):
     """The logs of a store, by session."""
@@ -474,6 +506,7 @@ class Store(Proxy, of=store.Store):
         since: datetime | None = None,
         until: datetime | None = None,
         mode: Mode = "words",
+        newest: bool = False,
         progress: _Progress | None = None,
     ) -> list[Hit]:
         """Messages that contain all the words, best match first. No query is a syntax error."""
@@ -493,3 +526,40 @@ class Store(Proxy, of=store.Store):
         """Whether the store is sealed, its keys, the progress of a key change, and whether traces are left."""
     async def recovery_key(self) -> str:
         """The store's key, also one made from a passphrase, as text to print: see `clew.keys.recovery`. Invalid."""
+    async def clear_traces(self) -> bool:
+        """Clears traces that earlier purges and key changes had to leave. True if none remain."""
+    async def mirrors(self) -> list[str]:
+        """The folders that mirror its conversations, in plain text. A purge removes the files of a session there."""
+    async def write(self, work: Callable[[Unit], _T]) -> _T:
+        """Calls `work` with a unit of work: one transaction, durable when this returns; returns its result."""
+    async def read(self, work: Callable[[Unit], _T], *, single: bool = False) -> _T:
+        """Calls `work`, which must not write, with a unit on a snapshot of the store."""
+    def documents(
+        self, kind: str, *, index: bytes | None = None, label: bytes | None = None
+    ) -> AsyncIterator[Document]:
+        """The documents of a kind, or those with an index or a label, the newest first. Read a page at a time."""
+    async def draft(
+        self, said: AnyMessage, *, id: str | None = None, created_at: int | None = None, seen: Message | None = None
+    ) -> Draft:
+        """A message redacted, encoded and checked, before the transaction that stores it. Invalid."""
+    async def derived_id(self, *names: str) -> bytes:
+        """An id for names of the caller's own: a keyed hash, which reveals nothing. The same in every process."""
+    async def new_id(self) -> str:
+        """A new id: of a session, a message or a document."""
+    async def redacted(self, said: AnyMessage) -> AnyMessage:
+        """A message after redaction; the same object if nothing is found."""
+    @property
+    def redacts(self) -> bool:
+        """True if it was opened with redaction rules."""
+    @property
+    def file(self) -> str | None:
+        """The path of its file; None in memory, on a server, and for a file with several names."""
+    @property
+    def sealed(self) -> bool:
+        """True if its data is encrypted with a key."""
+    @property
+    def unencrypted(self) -> bool:
+        """True if it is on a server on another host, and a connection has no TLS."""
+    @property
+    def workspace(self) -> str:
+        """The workspace that it was opened with."""

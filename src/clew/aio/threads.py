@@ -17,20 +17,21 @@ from typing import Any
 import anyio
 from anyio.lowlevel import current_token
 
-from clew.backends import Call
 from clew.errors import Closed
+from clew.store.store import CallResult
 
 LARGEST = 256
 """Maximum number of calls in one transaction."""
 
 
-class ThreadCall(Call):
+class ThreadCall:
     """A call of a task, and how to deliver its result."""
 
-    __slots__ = ("_done", "dropped", "loop", "taken")
+    __slots__ = ("_done", "done", "dropped", "function", "loop", "taken")
 
     def __init__(self, function: Callable[[], Any], *, awaited: bool = True) -> None:
-        super().__init__(function)
+        self.function = function
+        self.done = CallResult(None, None)
         self.loop: Any = None
         self._done: Any = None
         if awaited:
@@ -45,9 +46,9 @@ class ThreadCall(Call):
         except BaseException:
             self.dropped = not self.taken
             raise
-        if self.error is not None:
-            raise self.error
-        return self.result
+        if self.done.error is not None:
+            raise self.done.error
+        return self.done.result
 
     def wake(self) -> None:
         """Delivers the result; runs on the task's event loop."""
@@ -72,7 +73,7 @@ def _here() -> tuple[Any, Any]:
 class Worker:
     """A thread that runs calls in order, all waiting ones together."""
 
-    def __init__(self, run: Callable[[Sequence[Call]], None], name: str) -> None:
+    def __init__(self, run: Callable[[Sequence[Callable[[], Any]]], list[CallResult]], name: str) -> None:
         self._run = run
         self._name = name
         self._waiting: SimpleQueue[ThreadCall | None] = SimpleQueue()
@@ -114,15 +115,8 @@ class Worker:
         while more:
             batch, more = self._take()
             if batch:
-                try:
-                    self._run(batch)
-                except BaseException as error:  # noqa: BLE001 - the tasks must get it, or they wait for ever
-                    for request in batch:
-                        request.error = request.error or error
-                for request in batch:
-                    if request.error is None:
-                        for step in request.steps:
-                            step()
+                for request, done in zip(batch, self._run([one.function for one in batch]), strict=True):
+                    request.done = done
                 _wake(batch)
 
     def _take(self) -> tuple[list[ThreadCall], bool]:
@@ -139,10 +133,16 @@ class Worker:
         return batch, False
 
 
-def each(calls: Sequence[Call]) -> None:
-    """Runs calls one after the other."""
-    for call in calls:
-        call.run()
+def each(functions: Sequence[Callable[[], Any]]) -> list[CallResult]:
+    """Runs functions one after the other."""
+    return list(map(_outcome, functions))
+
+
+def _outcome(function: Callable[[], Any]) -> CallResult:
+    try:
+        return CallResult(function(), None)
+    except Exception as error:  # noqa: BLE001 - the task gets it
+        return CallResult(None, error)
 
 
 def post(loop: Any, function: Callable[[], object]) -> None:

@@ -190,6 +190,10 @@ class Backend(Maintenance, Protocol):
     def file(self) -> str | None:
         """The path of the store's file, next to which clew may create others; None in memory or on a server."""
 
+    @property
+    def unencrypted(self) -> bool:
+        """True if the store is on another host, and a connection has no TLS."""
+
     on_epoch: Callable[[Tx], object]
     """Called when a write finds that a new epoch has begun since this process last read it. The backend rolls that
     transaction back; `write` and `batch` then repeat their work; `transaction` checks the epoch before it begins."""

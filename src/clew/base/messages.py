@@ -170,8 +170,19 @@ def tool(
     return Message("tool", (ToolResult(call_id=call_id, content=inner, is_error=is_error),), label=label, extra=extra)
 
 
-def native(provider: str, raw: bytes | str, *, label: str | None = None, extra: dict[str, Any] | None = None) -> Native:
-    """A provider's own message as JSON, stored byte for byte. A str is encoded as UTF-8."""
+def native(
+    provider: str,
+    raw: bytes | str | dict[str, Any],
+    *,
+    label: str | None = None,
+    extra: dict[str, Any] | None = None,
+) -> Native:
+    """A provider's own message as JSON, stored byte for byte. A str is encoded as UTF-8, and a dict as JSON."""
+    if isinstance(raw, dict):
+        try:
+            raw = msgspec.json.encode(raw)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise Invalid(f"the native message is not JSON: {error}") from None
     if isinstance(raw, str):
         try:
             raw = raw.encode()
@@ -182,6 +193,21 @@ def native(provider: str, raw: bytes | str, *, label: str | None = None, extra: 
     if not isinstance(raw, bytes | bytearray | memoryview):
         raise Invalid(f"a native message must be bytes or text, not {type(raw).__name__}")
     return Native(provider, bytes(raw), label, extra)
+
+
+def as_message(given: str | dict[str, Any]) -> Message:
+    """A text as a message of the user; ``{"role": …, "content": text}`` as a message. Invalid."""
+    if isinstance(given, str):
+        return user(given)
+    unknown = given.keys() - {"role", "content"}
+    role, content = given.get("role"), given.get("content")
+    if unknown or role not in ROLES or not isinstance(content, str):
+        wrong = f"it has the key {min(map(str, unknown))}" if unknown else "one of them is missing or of another type"
+        raise Invalid(
+            f"a message as a dict has a role and a text as content; {wrong}",
+            hint="Use clew.native(provider, message) for a provider's own message.",
+        )
+    return Message(role, (Text(text=content),))
 
 
 def _blocks(content: tuple[Piece, ...]) -> tuple[Block, ...]:

@@ -17,7 +17,7 @@ from clew.errors import Conflict, Invalid, clip
 from clew.providers.json_values import Json
 from clew.providers.registry import canonical
 from clew.providers.tools import Schema, Tool, Toolbox
-from clew.providers.wire import OutOfRange, WireFormat, load
+from clew.providers.wire import CallOrder, OutOfRange, WireFormat, load
 from clew.snapshots import Messages, Snapshot, ToolSnapshot, new_snapshot
 from clew.snapshots.types import a_snapshot
 
@@ -162,13 +162,11 @@ class Conversation:
     def _check_messages(self, snapshot: Snapshot) -> list[bytes]:
         """A snapshot's messages, if all of them are this provider's."""
         found = list(snapshot.parts)
-        made = set[str]()
+        order = CallOrder(self._wire.results_in)
         for number, raw in enumerate(found, 1):
             message, wrong = self._read(raw, first=number == 1)
             if wrong is None:
-                calls = self._wire.calls(message)
-                wrong = None if calls.answered <= made else "it has the result of a tool call that is not before it"
-                made |= calls.made
+                wrong = order.broken_by(self._wire.calls(message))
             if wrong is not None:
                 raise Invalid(
                     f"message {number} of the snapshot is not one of {self.provider}: {wrong}",

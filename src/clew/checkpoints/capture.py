@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from clew.backends import Tx, creation_counter
 from clew.checkpoints import tree_scan as tree
 from clew.checkpoints.filestate import (
     FOLDER,
@@ -26,6 +25,7 @@ from clew.checkpoints.root import PathBlocked, RootFolder
 from clew.checkpoints.tree_index import TreeIndex
 from clew.checkpoints.tree_scan import TreeScan
 from clew.errors import Conflict, Invalid, Unavailable, clip
+from clew.store.unit import Unit
 
 BATCH = 8 * 1024 * 1024
 """Bytes of content in one transaction; a larger transaction would block other writers for too long."""
@@ -46,7 +46,7 @@ class Capturing:
     def files(self, message: str, names: Sequence[str]) -> StoredCheckpoint:
         """Stores the current state of paths, unless the message's checkpoint or a later one has them."""
         entries: dict[str, tuple[PathEntry, bytes]] = {}
-        have = self._repo.read(lambda tx: self._have(tx, message))
+        have = self._repo.read(lambda unit: self._have(unit, message))
         # The message's checkpoint has paths in these, so they were folders then, whatever they are now.
         passed = {pack_path(folder) for path in have for folder in folders_of(unpack_path(path))} - have
         for name in names:
@@ -59,28 +59,28 @@ class Capturing:
         missing = [unpack_path(path) for path, (entry, _) in entries.items() if entry.state == MISSING]
         hidden = [] if seat is None else out_of_sight(self._repo.index(seat), missing)
 
-        def work(tx: Tx) -> StoredCheckpoint:
+        def work(unit: Unit) -> StoredCheckpoint:
             if seat is not None and seat.data.message != message:
-                self._note(tx, seat, hidden)
-            stored, known = self._repo.get(tx, message), self._have(tx, message)
-            fresh = [self.store_content(tx, *one) for path, one in entries.items() if path not in known]
+                self._note(unit, seat, hidden)
+            stored, known = self._repo.get(unit, message), self._have(unit, message)
+            fresh = [self.store_content(unit, *one) for path, one in entries.items() if path not in known]
             manifest = Manifest(message, self._repo.root) if stored is None else stored.manifest
-            return self._repo.put(tx, manifest.with_entries(fresh), stored)
+            return self._repo.put(unit, manifest.with_entries(fresh), stored)
 
         return self._repo.write(work)
 
-    def _note(self, tx: Tx, seat: StoredWorktree, entries: Sequence[PathEntry]) -> None:
+    def _note(self, unit: Unit, seat: StoredWorktree, entries: Sequence[PathEntry]) -> None:
         """Adds entries to the checkpoint of the last scan."""
-        last = self._repo.get(tx, seat.data.message) if entries else None
+        last = self._repo.get(unit, seat.data.message) if entries else None
         if last is not None:
-            self._repo.put(tx, last.manifest.with_walks(entries), last)
+            self._repo.put(unit, last.manifest.with_walks(entries), last)
 
-    def _have(self, tx: Tx, message: str) -> set[str]:
+    def _have(self, unit: Unit, message: str) -> set[str]:
         """Paths that the message's checkpoint or a later one has; their current state is not the original."""
-        stored = self._repo.get(tx, message)
+        stored = self._repo.get(unit, message)
         if stored is None:
             return set()
-        later = self._repo.all(tx, creation_counter(stored.row.ref))
+        later = self._repo.all(unit, stored.document.order)
         return {entry.path for one in later for entry in one.manifest.files if entry.state != UNSEEN}
 
     def _entries(self, name: str) -> Iterable[tuple[PathEntry, bytes]]:
@@ -98,11 +98,11 @@ class Capturing:
                     yield PathEntry(pack_path(folder), MISSING), b""
         yield PathEntry(pack_path(name), seen.state), seen.data
 
-    def store_content(self, tx: Tx, entry: PathEntry, data: bytes) -> PathEntry:
+    def store_content(self, unit: Unit, entry: PathEntry, data: bytes) -> PathEntry:
         """An entry whose content is stored."""
         if entry.state.kind != "file":
             return entry
-        state = msgspec.structs.replace(entry.state, blob=self._repo.keep(tx, pack(data)))
+        state = msgspec.structs.replace(entry.state, blob=unit.blob(self._repo.session, pack(data)))
         return msgspec.structs.replace(entry, state=state)
 
     # -- the whole tree
@@ -112,8 +112,8 @@ class Capturing:
         for _ in range(TRIES):
             seat, seen = self.scan(keep=True)
 
-            def work(tx: Tx, seat: StoredWorktree | None = seat, seen: TreeScan = seen) -> StoredCheckpoint:
-                return self.record(tx, seat, seen, message, settled=settled)
+            def work(unit: Unit, seat: StoredWorktree | None = seat, seen: TreeScan = seen) -> StoredCheckpoint:
+                return self.record(unit, seat, seen, message, settled=settled)
 
             try:
                 return self._repo.write(work)
@@ -134,7 +134,7 @@ class Capturing:
 
     def record(
         self,
-        tx: Tx,
+        unit: Unit,
         seat: StoredWorktree | None,
         seen: TreeScan,
         message: str,
@@ -148,14 +148,14 @@ class Capturing:
         tree at the same time. Returns the message's checkpoint.
         """
         repo = self._repo
-        now = repo.worktree(tx)
-        if (None if now is None else now.row.version) != (None if seat is None else seat.row.version):
+        now = repo.worktree(unit)
+        if (None if now is None else now.document.version) != (None if seat is None else seat.document.version):
             raise Conflict("another process captured the tree at the same time", hint="Try again.")
         if seat is not None:
-            self._note(tx, seat, [*changed(seat, seen), *out_of_sight(seen.now, coming)])
-        stored = repo.get(tx, message) or repo.put(tx, Manifest(message, repo.root))
+            self._note(unit, seat, [*changed(seat, seen), *out_of_sight(seen.now, coming)])
+        stored = repo.get(unit, message) or repo.put(unit, Manifest(message, repo.root))
         data = Worktree(repo.root, message, "" if seat is None else seat.data.blob, settled)
-        repo.set_worktree(tx, seat, data, seen.now if seen.changed else None, seen.blobs)
+        repo.set_worktree(unit, seat, data, seen.now if seen.changed else None, seen.blobs)
         return stored
 
 
@@ -214,4 +214,4 @@ class ContentWriter:
         """Stores the current batch."""
         held, self._held, self._size = self._held, [], 0
         if held:
-            self._repo.write(lambda tx: self._repo.keep_all(tx, held))
+            self._repo.write(lambda unit: unit.blobs(self._repo.session, held))

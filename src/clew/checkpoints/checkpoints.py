@@ -9,7 +9,6 @@ from typing import Literal, get_args
 
 import msgspec
 
-from clew.backends import Tx
 from clew.base import ids
 from clew.checkpoints.capture import Capturing, state_at
 from clew.checkpoints.filestate import UNSEEN, FileState, folders_of, is_reserved, pack_path
@@ -21,8 +20,8 @@ from clew.checkpoints.root import RootFolder
 from clew.engine.engine import whole_number
 from clew.engine.node import Node
 from clew.errors import Ambiguous, ClewError, Invalid, NotFound, Unavailable, clip
-from clew.store.parts import Parts
 from clew.store.session import Session
+from clew.store.unit import Unit
 
 MAX_FILE = 16 * 1024 * 1024
 """Default limit for the bytes of one file. Larger files are listed as skipped."""
@@ -55,7 +54,7 @@ class Checkpoints:
         self._repo = CheckpointRepo(session, pack_path(self._root.path))
         self._enabled = enabled
         self._patience = patience
-        file = Parts.of(session).engine.backend.file
+        file = self._repo.store.file
         self._store = None if file is None else os.path.realpath(file)
         self._capturing = Capturing(self._root, self._repo, self._own)
         self._rewinding = Rewinding(self._root, self._repo, self._capturing, home)
@@ -118,7 +117,7 @@ class Checkpoints:
         with self._lock():
             if wanted is None and self._repo.read(self._repo.worktree) is not None:
                 self._capturing.tree(message, settled=True)
-            stored = self._repo.read(lambda tx: self._repo.get(tx, message))
+            stored = self._repo.read(lambda unit: self._repo.get(unit, message))
             if stored is None:
                 return
             known = stored.manifest.paths()
@@ -126,10 +125,10 @@ class Checkpoints:
                 wanted |= {folder for path in wanted for folder in folders_of(path)}
             after = {pack_path(path): self._final_state(path) for path in known if wanted is None or path in wanted}
 
-            def work(tx: Tx) -> None:
-                now = self._repo.get(tx, message)
+            def work(unit: Unit) -> None:
+                now = self._repo.get(unit, message)
                 if now is not None:
-                    self._repo.put(tx, now.manifest.with_final_states(after), now)
+                    self._repo.put(unit, now.manifest.with_final_states(after), now)
 
             self._repo.write(work)
 
@@ -137,13 +136,13 @@ class Checkpoints:
         """Makes the checkpoint of a message available under another id too. Raises Invalid, NotFound."""
         message, name = self._message(user_message), ids.text(ids.parse(other))
 
-        def work(tx: Tx) -> None:
-            stored = self._repo.get(tx, message)
+        def work(unit: Unit) -> None:
+            stored = self._repo.get(unit, message)
             if stored is None:
                 raise NotFound("checkpoint", message)
             if name not in stored.manifest.also:
                 also = (*stored.manifest.also, name)
-                self._repo.put(tx, msgspec.structs.replace(stored.manifest, also=also), stored)
+                self._repo.put(unit, msgspec.structs.replace(stored.manifest, also=also), stored)
 
         self._repo.write(work)
 
@@ -278,7 +277,7 @@ class Checkpoints:
                 raise Ambiguous("checkpoint", given, sorted(fits))
             if fits:
                 return fits.pop()
-        return ids.text(Parts.of(self._repo.session).engine.resolve_node(given))
+        return self._repo.store.nodes.resolve(given)
 
     def _find(self, message: str) -> StoredCheckpoint | None:
         for stored in self._repo.read(self._repo.all):

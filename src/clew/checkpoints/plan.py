@@ -290,12 +290,15 @@ def overwritten(made: RewindPlan) -> list[str]:
 def refuse_imported(root: str, home: str | None, over: Sequence[str], *, force: bool) -> str | None:
     """Why a plan of imported checkpoints must not run: a file from outside has chosen their root and contents."""
     folder = os.path.realpath(home or getpwuid(os.getuid()).pw_dir)
+    below = os.path.relpath(os.path.realpath(root), folder)
     while not _is_same_folder(folder, root):
         if folder == os.path.dirname(folder):
             break
         folder = os.path.dirname(folder)
     else:
         return f"these checkpoints were imported, and {root} is the home folder or above it"
+    if below.startswith(".") and not below.startswith("..") and not force:  # ~/.ssh, ~/.config/autostart
+        return f"these checkpoints were imported, and {root} is a hidden folder of the home folder, or below one"
     if over and not force:
         return f"these checkpoints were imported, and would overwrite files in {root}: {some_of(over)}"
     return None

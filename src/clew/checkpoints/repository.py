@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from clew.backends import RefRow, Tx, creation_counter
-from clew.base import ids
 from clew.checkpoints import tree_index as indexes
 from clew.checkpoints.filestate import (
     FileState,
@@ -24,13 +22,11 @@ from clew.checkpoints.filestate import (
 )
 from clew.checkpoints.results import Checkpoint
 from clew.checkpoints.tree_index import TreeIndex
-from clew.engine import paths
-from clew.engine.blobs import put_all_in, put_in
-from clew.engine.node import moment
 from clew.engine.session_data import moved_path
-from clew.errors import Corrupted, NotFound
-from clew.store.parts import Parts
-from clew.store.session import Session, row_of
+from clew.errors import Corrupted
+from clew.store.session import Session
+from clew.store.store import store_of
+from clew.store.unit import Document, Unit
 
 CHECKPOINT, WORKTREE, REWIND = "checkpoint", "worktree", "rewind"
 """Kinds of refs: a checkpoint, the last scan of a tree, an unfinished rewind."""
@@ -40,13 +36,13 @@ _NAMES = uuid.UUID("1d7f4c52-6f0c-5a0e-9d5b-6a5c1f0c8a11")
 class StoredCheckpoint(NamedTuple):
     """A checkpoint as it is stored."""
 
-    row: RefRow
+    document: Document
     manifest: Manifest
 
     def to_checkpoint(self) -> Checkpoint:
         """The public form of the checkpoint."""
         found = self.manifest
-        return Checkpoint(found.message, moment(self.row.created_at), found.files, found.also, found.to, found.heads)
+        return Checkpoint(found.message, self.document.created_at, found.files, found.also, found.to, found.heads)
 
 
 class RewindStep(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -78,12 +74,12 @@ class Worktree(msgspec.Struct, frozen=True, omit_defaults=True):
 class StoredWorktree(NamedTuple):
     """A stored worktree."""
 
-    row: RefRow
+    document: Document
     data: Worktree
 
 
 class CheckpointRepo:
-    """The checkpoints of one session and one root. Methods with `tx` run inside the caller's transaction.
+    """The checkpoints of one session and one root. Methods with `unit` are steps of the caller's unit of work.
 
     If a project has moved, its checkpoints stay under the previous name of the root.
     """
@@ -91,100 +87,86 @@ class CheckpointRepo:
     def __init__(self, session: Session, root: str) -> None:
         self.session = session
         self.root = pack_path(moved_path(session.data, unpack_path(root)))
-        self._parts = Parts.of(session)
-        self._engine = self._parts.engine
-        self._refs = self._parts.refs
-        self.read = self._engine.read
-        self.write = self._engine.write
-        self.new_id = self._engine.new_id
+        self.store = store_of(session)
+        self.read, self.write = self.store.read, self.store.write
         self._index: tuple[str, TreeIndex] | None = None
 
     # -- checkpoints
 
-    def all(self, tx: Tx, since: int = 0) -> list[StoredCheckpoint]:
-        """The checkpoints from a given one on, by creation of their refs, oldest first.
+    def all(self, unit: Unit, since: int = 0) -> list[StoredCheckpoint]:
+        """The checkpoints from a given one on, by their creation, oldest first.
 
         A fork includes those of the messages that it shares with its source.
         """
-        found = sorted(self._chain(tx, self.session, None, since), key=lambda stored: creation_counter(stored.row.ref))
+        found = sorted(self._chain(unit, self.session, None, since), key=lambda stored: stored.document.order)
         return [stored for stored in found if stored.manifest.root == self.root]
 
-    def roots(self, tx: Tx) -> set[str]:
+    def roots(self, unit: Unit) -> set[str]:
         """The roots that the session has checkpoints of, packed."""
-        return {stored.manifest.root for stored in self._chain(tx, self.session, None, 0)}
+        return {stored.manifest.root for stored in self._chain(unit, self.session, None, 0)}
 
-    def own(self, tx: Tx) -> list[StoredCheckpoint]:
+    def own(self, unit: Unit) -> list[StoredCheckpoint]:
         """The checkpoints that the session took itself, oldest first."""
-        return [stored for stored in map(self._read_checkpoint, self.rows(tx)) if stored.manifest.root == self.root]
+        found = map(self._read_checkpoint, self.documents(unit))
+        return [stored for stored in found if stored.manifest.root == self.root]
 
-    def rows(self, tx: Tx) -> list[RefRow]:
-        """The rows of all checkpoints that the session took itself, of any root."""
-        owned = tx.refs_owned(self._row(tx, self.session).ref)
-        return [row for row in owned if row.kind == CHECKPOINT and row.trashed_at is None]
+    def documents(self, unit: Unit) -> list[Document]:
+        """The documents of all checkpoints that the session took itself, of any root."""
+        return unit.documents(CHECKPOINT, owner=self.session)
 
-    def _chain(self, tx: Tx, session: Session, until: str | None, since: int) -> Iterator[StoredCheckpoint]:
-        row = self._row(tx, session)
-        for owned in tx.refs_owned(row.ref):
-            if owned.kind == CHECKPOINT and owned.trashed_at is None and creation_counter(owned.ref) >= since:
-                stored = self._read_checkpoint(owned)
-                if until is None or (stored.manifest.to is None and above(tx, stored.manifest.message, until)):
+    def _chain(self, unit: Unit, session: Session, until: str | None, since: int) -> Iterator[StoredCheckpoint]:
+        for one in unit.documents(CHECKPOINT, owner=session):
+            if one.order >= since:
+                stored = self._read_checkpoint(one)
+                if until is None or (stored.manifest.to is None and unit.is_above(stored.manifest.message, until)):
                     yield stored
         data = session.data
         if data.forked_from is not None and data.forked_at is not None:
-            source = tx.ref(row.workspace, "session", ids.parse(data.forked_from))
-            if source is not None and source.trashed_at is None:
-                shared = data.forked_at
-                if until is None or above(tx, shared, until):
-                    yield from self._chain(tx, Session(self._parts, source), shared, since)
+            source, shared = unit.session(data.forked_from), data.forked_at
+            if source is not None and (until is None or unit.is_above(shared, until)):
+                yield from self._chain(unit, source, shared, since)
 
-    def missing_source(self, tx: Tx, message: str) -> str | None:
+    def missing_source(self, unit: Unit, message: str) -> str | None:
         """The session whose checkpoints are needed for a message that a fork shares with it, but are not available.
 
         That session is deleted or in the trash, and its checkpoints with it. None if there is none.
         """
         session = self.session
         while (data := session.data).forked_from is not None and data.forked_at is not None:
-            source = tx.ref(row_of(session).workspace, "session", ids.parse(data.forked_from))
-            if source is None or source.trashed_at is not None:
-                place = tx.node(ids.parse(data.forked_at))
-                answer = place is not None and self._engine.node(place).role != "user"
-                before = above(tx, message, data.forked_at) and not (answer and message == data.forked_at)
+            source = unit.session(data.forked_from)
+            if source is None:
+                node = unit.node(data.forked_at)
+                answer = node is not None and node.role != "user"
+                before = unit.is_above(message, data.forked_at) and not (answer and message == data.forked_at)
                 return data.forked_from if before else None
-            session = Session(self._parts, source)
+            session = source
         return None
 
-    def get(self, tx: Tx, message: str) -> StoredCheckpoint | None:
+    def get(self, unit: Unit, message: str) -> StoredCheckpoint | None:
         """The checkpoint of a message, if the session took it itself."""
-        row = tx.ref(self._engine.workspace, CHECKPOINT, self._key(CHECKPOINT, message))
-        return None if row is None or row.trashed_at is not None else self._read_checkpoint(row)
+        found = unit.document(CHECKPOINT, self._key(CHECKPOINT, message))
+        return None if found is None else self._read_checkpoint(found)
 
     def put(
-        self, tx: Tx, manifest: Manifest, stored: StoredCheckpoint | None = None, created_at: int | None = None
+        self, unit: Unit, manifest: Manifest, stored: StoredCheckpoint | None = None, created_at: int | None = None
     ) -> StoredCheckpoint:
         """Stores a new checkpoint, optionally with another time, or a new manifest for a `kept` one."""
         if stored is not None and stored.manifest == manifest:
             return stored
         known = () if stored is None else stored.manifest.files
-        row = self._put(tx, CHECKPOINT, manifest.message, manifest, None if stored is None else stored.row, created_at)
-        self._use(tx, row, _blobs(manifest.files) - _blobs(known))
-        return StoredCheckpoint(row, manifest)
+        before = None if stored is None else stored.document
+        done = self._put(unit, CHECKPOINT, manifest.message, manifest, before, created_at)
+        unit.use(done, self.session, _blobs(manifest.files) - _blobs(known))
+        return StoredCheckpoint(done, manifest)
 
-    def _read_checkpoint(self, row: RefRow) -> StoredCheckpoint:
-        name = f"checkpoint {ids.text(row.key)}"
-        manifest: Manifest = read(self._refs.data(self._refs.verify(row)), Manifest, name)
+    def _read_checkpoint(self, document: Document) -> StoredCheckpoint:
+        name = f"checkpoint {document.id}"
+        manifest: Manifest = read(document.payload, Manifest, name)
         if not all(map(is_inside, manifest.paths())):
             raise Corrupted(name, "it names a path that is not below the root")
-        return StoredCheckpoint(row, manifest)
+        return StoredCheckpoint(document, manifest)
 
     # -- contents
-
-    def keep(self, tx: Tx, payload: bytes) -> str:
-        """Stores a packed content, unless the session has it; returns its blob."""
-        return put_in(self.session.blobs, tx, self.tree(tx), payload).digest
-
-    def keep_all(self, tx: Tx, payloads: Iterable[tuple[str, bytes]]) -> None:
-        """`keep` for many, each with its blob."""
-        put_all_in(self.session.blobs, tx, self.tree(tx), payloads)
 
     def content(self, state: FileState) -> bytes:
         """A file's content, checked against its hash. Raises NotFound, Corrupted."""
@@ -193,25 +175,12 @@ class CheckpointRepo:
             raise Corrupted(f"blob {state.blob}", "its content does not match the checkpoint")
         return data
 
-    def head(self, tx: Tx) -> str | None:
-        """The head of the conversation."""
-        head = self._row(tx, self.session).head_id
-        return None if head is None else ids.text(head)
-
-    def tree(self, tx: Tx) -> int:
-        """The number of the session's tree."""
-        tree = self._row(tx, self.session).tree
-        assert tree is not None
-        return tree
-
     # -- the tree as it was last seen
 
-    def worktree(self, tx: Tx) -> StoredWorktree | None:
+    def worktree(self, unit: Unit) -> StoredWorktree | None:
         """The worktree; None if the session has none."""
-        row = tx.ref(self._engine.workspace, WORKTREE, self._key(WORKTREE, ""))
-        if row is None or row.trashed_at is not None:
-            return None
-        return StoredWorktree(row, read(self._refs.data(self._refs.verify(row)), Worktree, "a worktree"))
+        found = unit.document(WORKTREE, self._key(WORKTREE, ""))
+        return None if found is None else StoredWorktree(found, read(found.payload, Worktree, "a worktree"))
 
     def index(self, seat: StoredWorktree) -> TreeIndex:
         """The index of the worktree; caches the last one."""
@@ -220,46 +189,43 @@ class CheckpointRepo:
         return self._index[1]
 
     def set_worktree(
-        self, tx: Tx, seat: StoredWorktree | None, data: Worktree, index: TreeIndex | None, blobs: set[str]
+        self, unit: Unit, seat: StoredWorktree | None, data: Worktree, index: TreeIndex | None, blobs: set[str]
     ) -> None:
         """Stores the worktree with a new index, or with None the current one; `blobs` are those that are new in it."""
         if index is not None:
-            blob = self.keep(tx, indexes.pack(index))
+            blob = unit.blob(self.session, indexes.pack(index))
             data = msgspec.structs.replace(data, blob=blob)
             self._index = blob, index
         if seat is None or seat.data != data:
-            row = self._put(tx, WORKTREE, "", data, None if seat is None else seat.row)
+            done = self._put(unit, WORKTREE, "", data, None if seat is None else seat.document)
             if seat is None or seat.data.blob != data.blob:
-                tx.blobs.delete_uses(-row.ref, -row.ref)  # an index is large, and the previous one is not needed
-                self._use(tx, row, [data.blob])
+                # An index is large, and the previous one is not needed.
+                unit.use(done, self.session, [data.blob], only=True)
         if blobs:
-            self._use(tx, self._contents(tx), blobs)
+            unit.use(self._contents(unit), self.session, blobs)
 
-    def _contents(self, tx: Tx) -> RefRow:
-        """A ref that keeps every content that an index has or had, because later checkpoints may refer to it."""
-        row = tx.ref(self._engine.workspace, WORKTREE, self._key(WORKTREE, "contents"))
-        return row if row is not None else self._put(tx, WORKTREE, "contents", Worktree(self.root, "", ""), None)
+    def _contents(self, unit: Unit) -> Document:
+        """A document that keeps every content that an index has or had, because later checkpoints may refer to it."""
+        found = unit.document(WORKTREE, self._key(WORKTREE, "contents"))
+        return found or self._put(unit, WORKTREE, "contents", Worktree(self.root, "", ""), None)
 
     # -- a rewind under way
 
-    def journal(self, tx: Tx) -> tuple[RefRow, Journal] | None:
+    def journal(self, unit: Unit) -> Journal | None:
         """The unfinished rewind."""
-        row = tx.ref(self._engine.workspace, REWIND, self._key(REWIND, ""))
-        if row is None or row.trashed_at is not None:
-            return None
-        return row, read(self._refs.data(self._refs.verify(row)), Journal, "a rewind")
+        found = unit.document(REWIND, self._key(REWIND, ""))
+        return None if found is None else read(found.payload, Journal, "a rewind")
 
-    def begin(self, tx: Tx, journal: Journal) -> None:
+    def begin(self, unit: Unit, journal: Journal) -> None:
         """Records a rewind. Raises Conflict if another one is unfinished."""
-        row = self._put(tx, REWIND, "", journal, None)
-        wanted = {step.new.blob for step in journal.steps if step.new.blob}
-        self._use(tx, row, wanted)
+        done = self._put(unit, REWIND, "", journal, None)
+        unit.use(done, self.session, {step.new.blob for step in journal.steps if step.new.blob})
 
-    def clear_journal(self, tx: Tx) -> None:
+    def clear_journal(self, unit: Unit) -> None:
         """Removes the record of a finished or rolled-back rewind."""
-        row = tx.ref(self._engine.workspace, REWIND, self._key(REWIND, ""))
-        if row is not None:
-            tx.delete_ref(row.ref)
+        found = unit.document(REWIND, self._key(REWIND, ""), trashed=True)
+        if found is not None:
+            unit.discard(found)
 
     # -- inside
 
@@ -267,37 +233,14 @@ class CheckpointRepo:
         text = f"{kind}\0{self.session.id}\0{self.root.encode('utf-8', 'surrogateescape').hex()}\0{name}"
         return uuid.uuid5(_NAMES, text).bytes[::-1]
 
-    def _row(self, tx: Tx, session: Session) -> RefRow:
-        return self._refs.get(tx, row_of(session).kind, row_of(session).key)
-
     def _put(
-        self, tx: Tx, kind: str, name: str, value: Any, row: RefRow | None, created_at: int | None = None
-    ) -> RefRow:
-        if row is not None:
-            return self._refs.change(tx, row, write(value), look=row.look)
-        owner = self._row(tx, self.session)
-        key = self._key(kind, name)
-        return self._refs.add(
-            tx, kind, key, write(value), tree=owner.tree, at=None, owner=owner.ref, created_at=created_at
-        )
-
-    def _use(self, tx: Tx, row: RefRow, digests: Iterable[str]) -> None:
-        tree, used = self.tree(tx), []
-        for digest in digests:
-            blob = tx.blobs.blob(tree, self._engine.blob_hash(tree, digest))
-            if blob is None:
-                raise NotFound("blob", digest, hint="It was deleted. Try again.")
-            used.append(blob.blob)
-        if used:
-            tx.blobs.add_uses(-row.ref, used)
-
-
-def above(tx: Tx, message: str, below: str) -> bool:
-    """True if a message is on the path to another one, or is the same."""
-    one, other = tx.insert_point(ids.parse(message)), tx.insert_point(ids.parse(below))
-    if one is None or other is None or one.pos is None or other.pos is None or one.tree != other.tree:
-        return False
-    return paths.on_path(tx, other.pos, one.pos)
+        self, unit: Unit, kind: str, name: str, value: Any, before: Document | None, created_at: int | None = None
+    ) -> Document:
+        payload = write(value)
+        return unit.put(
+            kind, self._key(kind, name), payload[1:], tag=payload[:1], exact=True,
+            owner=self.session, before=before, new=before is None, created_at=created_at,
+        )  # fmt: skip
 
 
 def _blobs(entries: Iterable[PathEntry]) -> set[str]:

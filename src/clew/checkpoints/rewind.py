@@ -9,7 +9,6 @@ from functools import partial
 
 import msgspec
 
-from clew.backends import InsertPoint, RefRow, Tx, creation_counter
 from clew.base import ids
 from clew.checkpoints import diff as lines
 from clew.checkpoints import plan
@@ -27,16 +26,14 @@ from clew.checkpoints.filestate import (
 )
 from clew.checkpoints.gitignore import NAME
 from clew.checkpoints.plan import RewindPlan, refusal, refuse_imported, some_of
-from clew.checkpoints.repository import CheckpointRepo, Journal, RewindStep, StoredCheckpoint, above
+from clew.checkpoints.repository import CheckpointRepo, Journal, RewindStep, StoredCheckpoint
 from clew.checkpoints.results import FileDiff, Rewound
 from clew.checkpoints.root import PathBlocked, RootFolder
 from clew.checkpoints.serial import display_path
 from clew.checkpoints.tree_index import TreeIndex
 from clew.checkpoints.tree_scan import not_ignored_by
-from clew.engine.refs import BRANCH
 from clew.errors import ClewError, Conflict, Corrupted, NotFound
-from clew.store.parts import Parts
-from clew.store.session import row_of
+from clew.store.unit import Unit
 
 NO_CHECKPOINT = "checkpoint not found"
 
@@ -59,7 +56,7 @@ class Rewinding:
         manifests = self._since(message) if files else []
         if manifests is None:
             return Rewound(False, NO_CHECKPOINT, message=message, dry_run=dry_run)
-        lost = self._repo.read(lambda tx: self._repo.missing_source(tx, message)) if files and not force else None
+        lost = self._repo.read(lambda unit: self._repo.missing_source(unit, message)) if files and not force else None
         if lost is not None:
             error = f"checkpoints are missing: session {lost} had them and is deleted or in the trash"
             return Rewound(False, error, message=message, dry_run=dry_run)
@@ -90,8 +87,7 @@ class Rewinding:
 
     def pending(self) -> Journal | None:
         """The interrupted rewind."""
-        found = self._repo.read(self._repo.journal)
-        return None if found is None else found[1]
+        return self._repo.read(self._repo.journal)
 
     def finish(self) -> Rewound | None:
         """Continues an interrupted rewind."""
@@ -115,16 +111,12 @@ class Rewinding:
         stored = self._repo.read(self._repo.all)
         first = next((one for one in stored if message in (one.manifest.message, *one.manifest.also)), None)
         if first is None:
-            first = self._repo.read(lambda tx: self._below(tx, stored, message))
-        return (
-            None
-            if first is None
-            else [one.manifest for one in stored if creation_counter(one.row.ref) >= creation_counter(first.row.ref)]
-        )
+            first = self._repo.read(lambda unit: self._below(unit, stored, message))
+        return None if first is None else [one.manifest for one in stored if one.document.order >= first.document.order]
 
-    def _below(self, tx: Tx, stored: Sequence[StoredCheckpoint], message: str) -> StoredCheckpoint | None:
+    def _below(self, unit: Unit, stored: Sequence[StoredCheckpoint], message: str) -> StoredCheckpoint | None:
         return next(
-            (one for one in stored if one.manifest.to is None and above(tx, message, one.manifest.message)), None
+            (one for one in stored if one.manifest.to is None and unit.is_above(message, one.manifest.message)), None
         )
 
     def _plan(self, manifests: Sequence[Manifest], *, tree: bool) -> RewindPlan:
@@ -258,19 +250,19 @@ class Rewinding:
         keep = ContentWriter(repo)
         entries = [PathEntry(step.path, self._as_planned(step, keep), step.new) for step in made.steps]
         keep.flush()
-        journal = Journal(repo.root, repo.new_id().hex(), ids.text(repo.new_id()), tuple(made.steps))
+        journal = Journal(repo.root, ids.parse(repo.store.new_id()).hex(), repo.store.new_id(), tuple(made.steps))
 
         coming = [unpack_path(step.path) for step in made.steps if step.old.kind == "missing"]
 
-        def work(tx: Tx) -> None:
+        def work(unit: Unit) -> None:
             if seen is not None:
-                self._capturing.record(tx, *seen, journal.undo, settled=False, coming=coming)
+                self._capturing.record(unit, *seen, journal.undo, settled=False, coming=coming)
             manifest = Manifest(journal.undo, repo.root, to=message, heads=heads)
-            repo.put(tx, manifest.with_entries(entries), repo.get(tx, journal.undo))
+            repo.put(unit, manifest.with_entries(entries), repo.get(unit, journal.undo))
             if journal.steps:
-                repo.begin(tx, journal)
+                repo.begin(unit, journal)
             if heads is not None:
-                self._move(tx, heads.after)
+                unit.move(repo.session, heads.after)
 
         repo.write(work)
         if heads is not None:
@@ -303,7 +295,7 @@ class Rewinding:
         return Rewound(True, error, left=left, kept=tuple(map(display_path, done.kept)), undo=journal.undo)
 
     def _take_back(self, journal: Journal) -> None:
-        stored = self._repo.read(lambda tx: self._repo.get(tx, journal.undo))
+        stored = self._repo.read(lambda unit: self._repo.get(unit, journal.undo))
         if stored is None:
             raise NotFound("checkpoint", journal.undo)
         old = {entry.path: entry.state for entry in stored.manifest.files}
@@ -319,19 +311,19 @@ class Rewinding:
         repo = self._repo
         after = {step.path: state_at(self._root, unpack_path(step.path)) for step in journal.steps}
 
-        def work(tx: Tx) -> None:
-            stored = repo.get(tx, journal.undo)
+        def work(unit: Unit) -> None:
+            stored = repo.get(unit, journal.undo)
             if stored is not None:
                 same = {
                     one.path: UNSEEN for one in stored.manifest.files if one.state.same(after.get(one.path, UNSEEN))
                 }
                 manifest = stored.manifest.with_final_states(after | same)  # it has no entries for unchanged paths
                 heads = manifest.heads
-                if heads is not None and not plan.changed_entries(manifest) and repo.head(tx) == heads.after:
-                    self._move(tx, heads.before)
+                if heads is not None and not plan.changed_entries(manifest) and unit.head(repo.session) == heads.after:
+                    unit.move(repo.session, heads.before)
                     manifest = msgspec.structs.replace(manifest, heads=None)
-                repo.put(tx, manifest, stored)
-            repo.clear_journal(tx)
+                repo.put(unit, manifest, stored)
+            repo.clear_journal(unit)
 
         repo.write(work)
         repo.session.refresh()
@@ -344,32 +336,10 @@ class Rewinding:
         stored = [one.manifest for one in self._repo.read(self._repo.all)]
         also = [name for one in stored if message in (one.message, *one.also) for name in (one.message, *one.also)]
 
-        def work(tx: Tx) -> str | None:
-            return next((name for name in (message, *also) if head is not None and above(tx, name, head)), None)
+        def work(unit: Unit) -> str | None:
+            return next((name for name in (message, *also) if head is not None and unit.is_above(name, head)), None)
 
         return self._repo.read(work)
-
-    def _move(self, tx: Tx, to: str | None) -> None:
-        """Moves the head within its tree. The old path stays as a branch; the new one is no longer a branch."""
-        session = self._repo.session
-        refs, row = Parts.of(session).refs, row_of(session)
-        state = refs.head_state(tx, row)
-        point = None if to is None else tx.insert_point(ids.parse(to))
-        if to is not None and (point is None or point.tree != row.tree):
-            raise NotFound("node", to, hint="It was deleted.")
-        head_id = None if point is None else point.id
-        if state.id == head_id:
-            return
-        if state.id is not None and not (to is not None and above(tx, ids.text(state.id), to)):
-            refs.branch(tx, row.ref, state.insert_point)
-        for one in self._branches(tx, row, point):
-            tx.delete_ref(one.ref)
-        refs.move(tx, row.ref, state, None if point is None else point.pos, head_id)
-
-    def _branches(self, tx: Tx, row: RefRow, point: InsertPoint | None) -> list[RefRow]:
-        if point is None:
-            return []
-        return [one for one in tx.refs_owned(row.ref) if one.kind == BRANCH and one.head_id == point.id]
 
 
 def _removes(step: RewindStep) -> bool:

@@ -18,7 +18,7 @@ from clew.base.ids import IdSource
 from clew.base.loading import loading
 from clew.base.messages import AnyMessage, Message
 from clew.engine.cleanup import PendingCleanup, cleanup_mark
-from clew.engine.node import Node, RunInfo, run_info
+from clew.engine.node import Node, RunInfo, node_row, run_info
 from clew.engine.rollback import RollbackSteps
 from clew.engine.sealing.envelope import (
     MISTYPED,
@@ -50,6 +50,14 @@ T = TypeVar("T")
 def wall_clock() -> int:
     """Microseconds since 1970."""
     return time.time_ns() // 1000
+
+
+class OwnError(Exception):
+    """An error of a caller's function in a transaction. A backend would take a ValueError for a damaged value."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
 
 
 class Draft(msgspec.Struct, frozen=True, gc=False):
@@ -184,6 +192,17 @@ class Engine:
         except ODD as error:
             raise Corrupted(self.backend.path, "a value in it has a wrong type") from error
 
+    def run_in(self, tx: Tx, work: Callable[[], T]) -> T:
+        """Calls a function of a caller in a transaction, which all reads of this thread see meanwhile. OwnError."""
+        current = self.current
+        before, current.tx = current.tx, tx
+        try:
+            return work()
+        except ODD as error:
+            raise OwnError(error) from error
+        finally:
+            current.tx = before
+
     def write(self, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None = None) -> T:
         """`Backend.write`, followed by pending cleanup."""
         result = self.backend.write(work, settle)
@@ -239,8 +258,10 @@ class Engine:
         """The shortest handle that is unique to this node."""
         return ids.handle_beside(id, self.read(lambda tx: tx.id_beside(id)))
 
-    def resolve_node(self, typed: str) -> bytes:
-        """The id for a full id or a handle. NotFound, Ambiguous."""
+    def resolve_node(self, typed: Node | str) -> bytes:
+        """The id of a node, or for a full id or a handle. NotFound, Ambiguous."""
+        if isinstance(typed, Node):
+            return node_row(typed)[ID]
         exact = ids.maybe(typed)
         if exact is not None:
             return exact

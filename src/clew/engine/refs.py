@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from clew.backends import BODY, FACTS, ID, POS, HeadState, InsertPoint, Move, RefRow, Tx
+from clew.backends import BODY, FACTS, ID, MAX_SEQ, POS, SEQ_BITS, HeadState, InsertPoint, Move, RefRow, Tx
 from clew.base import ids
-from clew.engine import holds
+from clew.engine import holds, paths
 from clew.engine.append import append_chain, find_existing
 from clew.engine.engine import Draft, Engine
 from clew.engine.node import node_payload, node_row, run_info
@@ -20,6 +20,7 @@ SAME_TIME = 1000
 """Microseconds: refs whose last activities are closer than this are in any order."""
 OWN = bytes(16)
 """Key of a ref for the store's own data: one for each kind."""
+_LAST = (1 << 63) - 1
 ALIKE = 200
 """Refs compared when resolving a handle. If more match, the user has to type more letters."""
 
@@ -234,6 +235,38 @@ class Refs:
         if (now.version, now.mac, now.data) != (left.version, left.mac, left.data):
             raise Unavailable(f"{left.kind} {ids.text(left.key)} was changed meanwhile", hint="Read it again.")
         return True
+
+    def is_moved(self, tx: Tx, row: RefRow, move: Move) -> bool:
+        """`is_stored` for a move."""
+        now = tx.ref(row.workspace, row.kind, row.key)
+        if now is None or now.version < move.version:
+            return False
+        if (now.version, now.mac) != (move.version, move.mac):
+            raise Unavailable(f"{row.kind} {ids.text(row.key)} was changed meanwhile", hint="Read it again.")
+        return True
+
+    def leave(self, tx: Tx, row: RefRow, state: HeadState, to: InsertPoint) -> RefRow | None:
+        """Keeps what the head leaves when it goes to another place of its tree; returns the branch that has it.
+
+        If the path to the head does not continue there, its end becomes a branch, unless a branch of the ref ends at or
+        after it. One that only another session has does not count: that session may be purged. A branch that ends at
+        the new place is the conversation again, and is deleted.
+        """
+        at, kept = state.insert_point, None
+        if at.pos is not None and at.pos != to.pos and not (to.pos is not None and paths.on_path(tx, to.pos, at.pos)):
+            has_next = tx.last_seq(at.pos >> SEQ_BITS) > at.pos & MAX_SEQ or tx.runs_from(at.pos, at.pos)
+            found = tx.refs_in_tree(at.tree, 0, _LAST) if has_next else tx.refs_in_tree(at.tree, at.pos, at.pos)
+            mine = (one for one in found if one.kind == BRANCH and one.owner == row.ref and one.head is not None)
+            kept = next((one for one in mine if paths.on_path(tx, one.head or 0, at.pos)), None)
+            kept = kept or self.branch(tx, row.ref, at)
+        self.end_branches(tx, row, to)
+        return kept
+
+    def end_branches(self, tx: Tx, row: RefRow, to: InsertPoint) -> None:
+        """Deletes the branches of a ref that end where its head goes."""
+        for one in () if to.pos is None else tx.refs_in_tree(to.tree, to.pos, to.pos):
+            if one.kind == BRANCH and one.owner == row.ref:
+                tx.delete_ref(one.ref)
 
     def branch(self, tx: Tx, owner: int, at: InsertPoint) -> RefRow:
         """Adds an owned ref at a node, so that messages stay reachable after the owner's head leaves them."""

@@ -16,7 +16,7 @@ from clew.engine.engine import Engine
 from clew.engine.node import Node
 from clew.errors import Corrupted, Invalid, NotFound
 
-Start = str | Literal[False] | None
+Start = Node | str | Literal[False] | None
 """The message to start after: None before the first, False after the current last one."""
 
 
@@ -36,7 +36,7 @@ class Trail:
         if self._engine.backend.in_transaction():
             raise Invalid("a session cannot be watched inside a transaction", hint="Watch it after the transaction.")
         after = self._after if self._given is None else None
-        target = self._engine.resolve_node(after) if isinstance(after, str) else None
+        target = self._engine.resolve_node(after) if isinstance(after, str | Node) else None
         given, nodes = self._engine.read(lambda tx: self._next(tx, target))
         self._given = given
         return nodes
@@ -86,7 +86,7 @@ class WatchState:
     ) -> None:
         if timeout is not None and (not isinstance(timeout, int | float) or not timeout >= 0):
             raise Invalid("timeout must be a number of seconds", hint="Omit it to wait without a limit.")
-        if not (after is None or after is False or isinstance(after, str)):
+        if not (after is None or after is False or isinstance(after, str | Node)):
             raise Invalid(
                 f"after must be the id of a message, not {type(after).__name__}",
                 hint="Pass None to start before the first message, or omit it to start now.",

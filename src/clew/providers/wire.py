@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -65,6 +66,8 @@ class WireFormat(Protocol):
     provider: str
     accepts: frozenset[str]
     """The providers whose snapshots it accepts without a conversion."""
+    results_in: ResultsIn
+    """Where the results of a tool call must be."""
 
     def user(self, text: str) -> bytes:
         """A user message."""
@@ -97,11 +100,45 @@ class WireFormat(Protocol):
         """The ids of the tool calls in a checked message, and of the calls that it has results of."""
 
 
+ResultsIn = Literal["next message", "next messages", "next turn", "any message"]
+"""``next message``: all results in one. ``next turn``: consecutive messages of the same side count as one."""
+
+
 class CallIds(NamedTuple):
     """The tool calls in a message, and the calls that it answers, by id."""
 
-    made: set[str]
-    answered: set[str]
+    made: Sequence[str]
+    answered: Sequence[str]
+    by_model: bool
+    """True for a message of the model."""
+
+
+class CallOrder:
+    """Checks that each tool call of a conversation has its result where the provider wants it."""
+
+    def __init__(self, results_in: ResultsIn) -> None:
+        self._in = results_in
+        self._made = set[str]()
+        self._open = Counter[str]()
+        """The calls without a result."""
+        self._by_model = False
+        """True after a message of the model."""
+
+    def broken_by(self, calls: CallIds) -> str | None:
+        """Takes the next message. The reason why the provider refuses it here; None if it does not."""
+        same_turn = calls.by_model and self._by_model and self._in == "next turn"
+        if not self._made.issuperset(calls.answered):
+            return "it has the result of a tool call that is not before it"
+        if self._in != "any message":
+            if Counter(calls.answered) - self._open:
+                return "it has a second result of a tool call"
+            left = self._open - Counter(calls.answered)
+            if left and not same_turn and (not calls.answered or self._in == "next message"):
+                return "results of the tool calls before it are missing"
+        self._made.update(calls.made)
+        self._open = self._open - Counter(calls.answered) + Counter(calls.made)
+        self._by_model = calls.by_model
+        return None
 
 
 Rules = Sequence[tuple[Callable[[Json], object], str]]

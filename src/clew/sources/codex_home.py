@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 from typing import IO, Any, NamedTuple
 
 import msgspec
@@ -109,13 +110,14 @@ class CodexHome:
         if seen == self._seen:
             return
         self._seen, self._parts, self._newest = seen, {}, {}
-        roots = [os.path.join(self._path, name) for name in FOLDERS]
-        for root in [one for one in roots if os.path.isdir(one)] or [self._path]:
-            for place, _, names in os.walk(root):
-                for name in sorted(names):  # a plain file is before its compressed form
-                    found = rollout(os.path.join(place, name))
-                    if found is not None and self._parts.setdefault(found.part, found) is found:
-                        self._newest[found.thread] = max(found, self._newest.get(found.thread, found))
+        roots = [root for name in FOLDERS if os.path.isdir(root := os.path.join(self._path, name))]
+        # a folder of somebody's own is not walked: below it may be anything
+        walked = [one for root in roots for one in os.walk(root)] if roots else islice(os.walk(self._path), 1)
+        for place, _, names in walked:
+            for name in sorted(names):  # a plain file is before its compressed form
+                found = rollout(os.path.join(place, name))
+                if found is not None and self._parts.setdefault(found.part, found) is found:
+                    self._newest[found.thread] = max(found, self._newest.get(found.thread, found))
 
     def _stamps(self) -> Iterator[object]:
         """The times of the folders in which files appear: the newest day, and the archive."""

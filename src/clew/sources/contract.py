@@ -214,7 +214,12 @@ def join_names(*names: str) -> str:
 
     Names without a slash are joined by slashes; one name stays as it is.
     """
-    if len(names) > 1 and (any("/" in name for name in names) or names[0].startswith("[")):
+    return names[0] if len(names) == 1 else join_any_names(*names)
+
+
+def join_any_names(*names: str) -> str:
+    """As `join_names`, for a source that has conversations of one name and of several: no two have the same."""
+    if any("/" in name for name in names) or names[0].startswith("["):
         return msgspec.json.encode(names).decode()
     return "/".join(names)
 

@@ -162,6 +162,7 @@ class ConversationImport:
             return
         self._find_purged(session)
         redacted = session is not None and REDACTION in (session.data.extra or {})
+        self._ids.redacted = self._ids.redacted or redacted
         if self._ids.begin(session, entries, self.about.head) and self._laid is None:
             self._laid = set() if session is None else laid_out(session)
         made, notes = self._drafter.drafts(entries)
@@ -171,16 +172,17 @@ class ConversationImport:
         key = ids.parse(self.id)
         ready: list[Ready] = []
         left = 0
+        decided = {at: self._ids.decide(entries[at], draft, placed, self._laid or set()) for at, draft in made.items()}
         for at, (number, entry) in enumerate(self._waiting):
             draft = made.get(at)
             if draft is not None:
-                one = self._ids.decide(entry, draft, placed, self._laid or set())
+                one = decided[at]
                 if (one.draft.id in gone and not one.known) or (self._is_purged and self._was_in_it(one, draft)):
                     left += not entry.inherited
                     continue
                 record = b"" if one.same else record_id(key, entry.key, entry.raw)
                 ready.append(Ready(one.entry, one.draft, one.known, one.same, record, number))
-            elif self.withheld or redacted:
+            elif self.withheld or self._ids.redacted:
                 left += not entry.inherited
             elif not entry.inherited:
                 ready.append(Ready(entry, None, record=record_id(key, entry.key, entry.raw), number=number))

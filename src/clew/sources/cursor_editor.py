@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from clew.base.messages import Native
+from clew.errors import Invalid
 from clew.providers.json_values import Json, as_dict, as_list
 from clew.sources.contract import About, Entry, Part, Skip, derived_id
 from clew.sources.items import Item
@@ -70,11 +71,16 @@ def read_editor(item: Item) -> Iterator[Part]:
 
 def _keys(connection: sqlite3.Connection, prefix: str) -> Iterator[str]:
     """The keys that begin with a text, from the index alone: no value is read."""
-    after, end = prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)
-    query = f"SELECT key FROM {TABLE} WHERE key > ? AND key < ? ORDER BY key LIMIT {_PAGE}"
+    # As bytes: a key that is not text changes when it is decoded, and would come before itself.
+    between = prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)
+    after, end = connection.execute("SELECT CAST(? AS BLOB), CAST(? AS BLOB)", between).fetchone()
+    query = f"""SELECT key, CAST(key AS BLOB) FROM {TABLE}
+        WHERE key > CAST(? AS TEXT) AND key < CAST(? AS TEXT) ORDER BY key LIMIT {_PAGE}"""
     while rows := connection.execute(query, (after, end)).fetchall():
         yield from (row[0] for row in rows)
-        after = rows[-1][0]
+        if rows[-1][1] <= after:
+            raise Invalid(f"the keys of the table {TABLE} are not in order")
+        after = rows[-1][1]
 
 
 def _composer(connection: sqlite3.Connection, key: str, has_headers: bool) -> _Composer | None:

@@ -53,7 +53,7 @@ class GoogleADK:
                         continue
                     (piece,) = pieces(NAME, row_bytes(row, "event_data"), [body])
                     model = as_text(data.get("model_version")) or model
-                    id = derived_id(NAME, "/".join(whose), str(row["id"]))
+                    id = derived_id(NAME, name, str(row["id"]))
                     at = when(data.get("timestamp"))
                     yield Entry(
                         conversation=name,

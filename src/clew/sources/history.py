@@ -82,7 +82,7 @@ class ImportHistory:
         """What is known of a file or a member of an archive; None if it was never imported as a whole."""
         key = self._key(item)
         found = self._store.read(lambda unit: unit.document(IMPORTED, key, trashed=True), single=True)
-        return None if found is None else _file(found)
+        return None if found is None else file_of(found)
 
     def is_unchanged(self, item: Item) -> bool:
         """True if the file was imported, and has neither grown nor changed since."""
@@ -100,7 +100,7 @@ class ImportHistory:
 
     @cached_property
     def _all(self) -> dict[str, ImportedFile]:
-        return {one.id: _file(one) for one in self._documents()}
+        return {one.id: file_of(one) for one in self._documents()}
 
     def note(self, unit: Unit, item: Item, file: ImportedFile, session: Session | None = None) -> None:
         """Notes that a file was imported as a whole, as a step of a unit.
@@ -116,15 +116,15 @@ class ImportHistory:
 
     def files(self) -> Iterator[SeenFile]:
         """All imported files."""
-        return (SeenFile(_file(one), one.created_at) for one in self._documents())
+        return (SeenFile(file_of(one), one.created_at) for one in self._documents())
 
     def forget(self, wanted: Callable[[ImportedFile], bool]) -> int:
         """Forgets files, so that they are read again by the next import; returns how many."""
-        found = [one.id for one in self._documents() if wanted(_file(one))]
+        found = [one.id for one in self._documents() if wanted(file_of(one))]
 
         def work(unit: Unit) -> int:
             now = (unit.document(IMPORTED, id, trashed=True) for id in found)
-            gone = [one for one in now if one is not None and wanted(_file(one))]  # it may be noted again
+            gone = [one for one in now if one is not None and wanted(file_of(one))]  # it may be noted again
             for one in gone:
                 unit.discard(one)
             return len(gone)
@@ -139,7 +139,8 @@ class ImportHistory:
         return self._store.lookup_hash("import", name.encode(errors="surrogateescape"))
 
 
-def _file(document: Document) -> ImportedFile:
+def file_of(document: Document) -> ImportedFile:
+    """What is known of a file, from its document. Corrupted."""
     return msgspec.json.decode(document.data, type=ImportedFile)
 
 

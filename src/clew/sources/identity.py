@@ -58,13 +58,20 @@ def find_session(unit: Unit, id: str) -> Session | None:
 
 
 def claims(unit: Unit, source: str, name: str, file: FileName) -> Claims:
-    """Where a conversation of a file may be stored: what came from this file first. Corrupted."""
+    """Where a conversation of a file may be stored: what came from this file first. Corrupted.
+
+    The place of a purged session is free, but does not end the search: a session of this file may come after it.
+    """
     own, other, held, redacted = list[Claim](), list[Claim](), set[str](), False
+    new: Claim | None = None
     why = "its id is that of another conversation"
     for id in _session_ids(source, name):
         session = find_session(unit, id)
         if session is None:
-            new = Claim(id, None, None if id == session_id(source, name) else f"{why}: imported as a new conversation")
+            note = None if id == session_id(source, name) else f"{why}: imported as a new conversation"
+            new = new or Claim(id, None, note)
+            if unit.purged([id]):
+                continue
             return Claims([*own, *other, new], frozenset(held), redacted)
         extra = session.data.extra or {}
         origin = extra.get(SOURCE)
@@ -74,8 +81,10 @@ def claims(unit: Unit, source: str, name: str, file: FileName) -> Claims:
             held.add(id)
             redacted = redacted or REDACTION in extra
             why = "the conversation with its id is on hold"
-        else:
-            (own if origin.get(_FILE) == file_label(file) else other).append(Claim(id, session))
+        elif origin.get(_FILE) == file_label(file):
+            own.append(Claim(id, session))
+        elif new is None:
+            other.append(Claim(id, session))
     raise AssertionError("the ids never end")
 
 
@@ -249,7 +258,8 @@ class MessageIds:
                 self._logged[given] = self._now[given], number + 1
 
     def _log_id(self, given: bytes, number: int) -> bytes:
-        return record_id(ids.parse(self.session), "\0renamed", given + number.to_bytes(4, "big"))
+        workspace = self._store.workspace.encode()  # another one may have a session with this id
+        return record_id(ids.parse(self.session), "\0renamed", given + number.to_bytes(4, "big") + workspace)
 
     def _parent(self, entry: Entry, placed: dict[bytes, Placed]) -> bytes | None:
         """The stored id of the message before this one; None if that is not stored."""

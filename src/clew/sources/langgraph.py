@@ -15,7 +15,7 @@ import msgspec
 
 from clew.base.messages import Native
 from clew.providers.json_values import as_dict
-from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
+from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id, join_any_names
 from clew.sources.items import Item
 from clew.sources.sqlite import open_database, scan, tables_of
 from clew.sources.values import digest, when
@@ -75,7 +75,8 @@ class ThreadReader:
 
     def __init__(self, thread: str, ns: str) -> None:
         self._owner = thread
-        self._name = f"{thread}/{ns}" if ns else thread
+        self._names = (thread, ns) if ns else (thread,)
+        self._name = join_any_names(*self._names)
         self._agent = ns.rpartition("|")[2].partition(":")[0] if ns else None
         self._seen: dict[str, str] = {}
         """The ids of messages by their chains: a hash of a message and of all messages before it."""
@@ -110,8 +111,9 @@ class ThreadReader:
     def end(self) -> Iterator[About]:
         """The facts about the thread after all checkpoints."""
         if self._latest[1]:
-            owner = None if self._agent is None else self._owner
-            yield About(conversation=self._name, head=self._latest[1], agent=self._agent, owner=owner)
+            owner = None if self._agent is None else join_any_names(self._owner)
+            own = {NAME: {"names": self._names}}
+            yield About(conversation=self._name, head=self._latest[1], agent=self._agent, owner=owner, own=own)
 
 
 def _usage(message: dict[str, Any]) -> dict[str, Any] | None:

@@ -118,10 +118,14 @@ def _read_json(item: Item, raw: bytes) -> Iterator[Part]:
 
 
 def _files(session: Item, kind: str, id: str) -> list[bytes]:
-    """The JSON files of a session or message, in the order of their names; links are not followed."""
-    if not id or id in (".", "..") or os.sep in id or "\0" in id:
+    """The JSON files of a session or message, in the order of their names; links are not followed.
+
+    None for a file that is not in ``storage/session/PROJECT``: what is beside its folder is not this program's.
+    """
+    sessions = os.path.dirname(os.path.dirname(session.path))
+    if not id or id in (".", "..") or os.sep in id or "\0" in id or os.path.basename(sessions) != "session":
         return []
-    storage = os.path.dirname(os.path.dirname(os.path.dirname(session.path)))
+    storage = os.path.dirname(sessions)
     folder = os.path.join(storage, kind, id)
     root = session.at(os.path.join(folder, "any")).root or storage
     found = []

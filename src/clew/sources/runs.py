@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from clew.errors import NotFound
+from clew.sources.values import storable
 from clew.store.store import Store
 from clew.store.unit import Document, Unit
 
@@ -57,7 +58,7 @@ class Run:
     """An import in progress. Its document is added with the first thing that it stores."""
 
     def __init__(self, store: Store, paths: tuple[str, ...] = ()) -> None:
-        self._paths = paths
+        self._paths = tuple(map(storable, paths))
         self.id = store.new_id()
 
     def note(self, unit: Unit, changes: list[Change]) -> None:

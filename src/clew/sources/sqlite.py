@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import shutil
 import sqlite3
 import stat
@@ -50,6 +51,10 @@ _ROWID = "clew_rowid"
 _SIDES = ("-wal", "-shm", "-journal")
 _ATTEMPTS = 3
 _BLOB = "$base64"
+_OBJECT = 64
+"""Bytes of memory for each value of a row at least: many small rows must not count as few bytes."""
+_JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
+"""The last bytes of a journal that names another file: SQLite opens that file, and deletes it."""
 _READS = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_PRAGMA)
 
 Row = Mapping[str, Any]
@@ -93,12 +98,23 @@ def tables(connection: sqlite3.Connection) -> dict[str, tuple[str, ...]]:
     SQLite itself writes ``CREATE TABLE`` before each table; another spelling is forged.
     """
     rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE TABLE %'")
-    return {name: _columns(connection, name) for (name,) in rows.fetchall()}
+    return {name: _stored_columns(_columns(connection, name)) for (name,) in rows.fetchall()}
 
 
-def _columns(connection: sqlite3.Connection, table: str) -> tuple[str, ...]:
-    """The columns whose values are in the file; not generated ones."""
-    return tuple(row[1] for row in connection.execute(f"PRAGMA table_info({quote_name(table)})"))
+def _columns(connection: sqlite3.Connection, table: str) -> dict[str, bool]:
+    """The columns; True for one whose values are not in the file: SQLite computes them when they are read."""
+    return {row[1]: row[6] != 0 for row in connection.execute(f"PRAGMA table_xinfo({quote_name(table)})")}
+
+
+def _stored_columns(columns: dict[str, bool]) -> tuple[str, ...]:
+    return tuple(name for name, computed in columns.items() if not computed)
+
+
+def _refuse_computed(table: str, columns: dict[str, bool], query: str) -> None:
+    """Invalid if a part of a query names a column whose values are computed."""
+    words = {word.lower() for word in re.findall(r"\w+", query)}
+    if any(computed and name.lower() in words for name, computed in columns.items()):
+        raise Invalid(f"the table {table} computes values that should be in the file")
 
 
 def scan(connection: sqlite3.Connection, table: str, columns: str = "*") -> Iterator[sqlite3.Row]:
@@ -108,15 +124,20 @@ def scan(connection: sqlite3.Connection, table: str, columns: str = "*") -> Iter
     rowid = next((name for name in ("rowid", "_rowid_", "oid") if name not in names), None)
     if rowid is None:
         raise Invalid(f"the table {table} hides the numbers of its rows")
+    _refuse_computed(table, known, columns)
+    chosen = _list(_stored_columns(known), columns)
     after: int | None = None
     while True:
         where = "" if after is None else f"WHERE {rowid} > ?"
-        query = f"SELECT {rowid} AS {_ROWID}, {_list(known, columns)} FROM {quote_name(table)} {where} ORDER BY {rowid}"
+        query = f"SELECT {rowid} AS {_ROWID}, {chosen} FROM {quote_name(table)} {where} ORDER BY {rowid}"
         rows = _page(connection.execute(f"{query} LIMIT {PAGE}", () if after is None else (after,)))
-        yield from rows
+        for row in rows:
+            if after is not None and row[0] <= after:
+                raise Invalid(f"the rows of the table {table} are not in order")
+            after = row[0]
+            yield row
         if not rows:
             return
-        after = rows[-1][0]
 
 
 def _list(known: Iterable[str], columns: str = "*") -> str:
@@ -129,23 +150,31 @@ def _page(cursor: sqlite3.Cursor) -> list[sqlite3.Row]:
     rows, size = [], 0
     for row in cursor:
         rows.append(row)
-        size += sum(len(value) for value in row if isinstance(value, str | bytes))
+        size += _weight(row)
         if size > PAGE_BYTES:
             break
     cursor.close()
     return rows
 
 
+def _weight(row: sqlite3.Row) -> int:
+    """About as many bytes as a row takes in memory."""
+    return sum(_OBJECT + (len(value) if isinstance(value, str | bytes) else 0) for value in row)
+
+
 def look_up(
     connection: sqlite3.Connection, table: str, key: str, value: object, *, order: str = "rowid"
 ) -> list[sqlite3.Row]:
     """The rows of a table that have a value in a column."""
-    columns = _list(_columns(connection, table))
-    query = f"SELECT {columns} FROM {quote_name(table)} WHERE {quote_name(key)} = ? ORDER BY {order}"
+    known = _columns(connection, table)
+    _refuse_computed(table, known, f"{key} {order}")
+    query = (
+        f"SELECT {_list(_stored_columns(known))} FROM {quote_name(table)} WHERE {quote_name(key)} = ? ORDER BY {order}"
+    )
     rows, size = [], 0
     for row in connection.execute(query, (value,)):
         rows.append(row)
-        size += sum(len(value) for value in row if isinstance(value, str | bytes))
+        size += _weight(row)
         if size > LONGEST_VALUE:
             raise Invalid(f"the rows of one {key} have more than {LONGEST_VALUE:,} bytes")
     return rows
@@ -270,8 +299,18 @@ def _copy(path: str, copy: str) -> None:
                 ):
                     shutil.copyfileobj(file, target, 1 << 20)
         if _state(path) == before:
+            _check_journal(f"{copy}-journal", path)
             return
     raise Unavailable(f"{path} is being written", hint="Close the program and try again.")
+
+
+def _check_journal(journal: str, path: str) -> None:
+    """Invalid if SQLite would open and delete another file, which a journal names, when it rolls the journal back."""
+    with suppress(FileNotFoundError), open(journal, "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - len(_JOURNAL_MAGIC)))
+        if file.read() == _JOURNAL_MAGIC:
+            raise Invalid(f"{path}-journal names another file", hint="Open the database with its own program first.")
 
 
 def _check_side(path: str) -> None:

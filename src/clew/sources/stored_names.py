@@ -16,7 +16,7 @@ def stored_name(store: Store, source: Source, name: str, file: FileName) -> str:
 
     An older version stored names with slashes joined by slashes: such a session keeps its name, if it has all of these
     names. A session of another database, which names its sessions as this one does, keeps its name too: then this
-    conversation is named after its database.
+    conversation is named after its database, also after the other one was deleted.
     """
     if name.startswith("["):
         names = _names(name)
@@ -24,15 +24,22 @@ def stored_name(store: Store, source: Source, name: str, file: FileName) -> str:
         own = None if session is None else session.extra.get(source.name)
         return "/".join(names) if isinstance(own, dict) and own.get("names") == names else name
     if getattr(source, "names_per_file", False):
-        session = _session(store, source, name)
-        if session is not None and session.trashed_at is None and file not in origin_of(session).files:
-            return f"{name} ({file.name} {file.folder})"
+        own = f"{name} ({file.name} {file.folder})"
+        if _is_from(_session(store, source, own), file):
+            return own
+        session = _session(store, source, name)  # the import leaves one in the trash alone
+        if session is not None and session.trashed_at is None and not _is_from(session, file):
+            return own
     return name
 
 
 def _session(store: Store, source: Source, name: str) -> Session | None:
     id = session_id(source.name, name)
     return store.read(lambda unit: unit.session(id, trashed=True), single=True)
+
+
+def _is_from(session: Session | None, file: FileName) -> bool:
+    return session is not None and file in origin_of(session).files
 
 
 def _names(name: str) -> list[str]:

@@ -44,8 +44,11 @@ class ConversationFacts(NamedTuple):
 
 
 def session_id(source: str, conversation: str) -> str:
-    """The id of the session that a conversation becomes: its own UUID, or one derived from its names."""
-    return uuid_or_none(conversation) or derived_id(source, conversation)
+    """The id of the session that a conversation becomes: its own UUID, or one derived from its names.
+
+    A UUID in another form, such as capital letters, is a name like any other.
+    """
+    return conversation if uuid_or_none(conversation) == conversation else derived_id(source, conversation)
 
 
 def describe(facts: ConversationFacts, data: SessionData) -> SessionData:
@@ -186,12 +189,19 @@ class SessionWriter:
         self.new += len(chain)
 
     def _catch_up(self) -> None:
-        """Moves the head to the last message that was passed by."""
-        session, head, time = self.session, self._head, self._head_time
-        if session is None or head == self._stored_head or head is None or time is None:
+        """Moves the head to the last message that was passed by.
+
+        In the tree that message may not come after the head, because those between were deleted once: a message at
+        which a branch ends is not followed then.
+        """
+        session, head, time, stored = self.session, self._head, self._head_time, self._stored_head
+        if session is None or head == stored or head is None or time is None or not self._unit.shares(session, head):
             return
-        if self._unit.shares(session, head):
+        follows = stored is None or self._unit.is_above(stored, head)
+        if follows or ids.text(head) not in self._unit.branches(session):
             self._move(session, head, time)
+        else:
+            self._head = stored
 
     def _move(self, session: Session, to: bytes, active_at: int) -> None:
         self._unit.move(session, to, active_at=active_at)
@@ -254,10 +264,12 @@ class SessionWriter:
 
     def finish(self) -> None:
         """Points the session at the message where its program would continue, and brings its data up to date."""
+        if self.session is None:
+            return
         head = None if self._of.about.head is None else ids.parse(self._of.about.head)
-        moves = self.session is not None and head is not None and head != self._stored_head
-        if moves and self._unit.shares(self.session, head) and self._is_own(head):
-            self._move(self.session, head, 0)  # this is no activity
+        moved = head if head != self._stored_head else None
+        if moved is not None and self._unit.shares(self.session, moved) and self._is_own(moved):
+            self._move(self.session, moved, 0)  # this is no activity
         session = self._present()
         if session is not None and (data := describe(self._of, session.data)) != session.data:
             self.session = self._unit.save(session, data)

@@ -54,6 +54,20 @@ class StoreBlobs:
             raise Invalid("older must be a timedelta of 0 or more", hint="For example timedelta(days=7).")
         return blob_objects.sweep(self._engine, older, dry_run=dry_run)
 
+    @property
+    def bucket(self) -> str | None:
+        """The name of the object storage; None if the store was opened without one."""
+        where = self._engine.bucket
+        return None if where is None else where.name
+
+    def objects(self) -> int:
+        """The number of attachments in object storage."""
+        return self._engine.read(lambda tx: tx.maintenance.sizes())["objects"]
+
+    def check_bucket(self) -> None:
+        """Unavailable if the object storage cannot be reached, or has no objects of this store."""
+        blob_objects.reachable(blob_objects.bucket(self._engine), self._engine.store_id)
+
     def _of(self, within: Session | Node | str) -> Blobs:
         if isinstance(within, Node):
             tree = run_info(within).tree

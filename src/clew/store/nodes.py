@@ -100,19 +100,19 @@ class Nodes:
 
         return self._engine.write(work, lambda tx: self._find_saved(tx, items))
 
-    def get(self, ids: str | Iterable[str]) -> NodeList:
+    def get(self, ids: Node | str | Iterable[Node | str]) -> NodeList:
         """The nodes with these ids or handles, in the order asked for. NotFound if one is missing."""
         wanted = [self._engine.resolve_node(one) for one in _several(ids)]
         return self._engine.read(lambda tx: [self._node(tx, id) for id in wanted])
 
-    def resolve(self, typed: str) -> str:
+    def resolve(self, typed: Node | str) -> str:
         """The id of the node with this id or handle, or a prefix of one. NotFound, Ambiguous."""
         id = self._engine.resolve_node(typed)
         return self._engine.read(lambda tx: self._node(tx, id)).id
 
     def handles(self, nodes: Iterable[str]) -> list[str]:
         """The handles of nodes given by id."""
-        return [self._engine.node_handle(ids.parse(one)) for one in _several(nodes)]
+        return [self._engine.node_handle(ids.parse(one)) for one in ([nodes] if isinstance(nodes, str) else nodes)]
 
     def list(
         self,
@@ -150,7 +150,7 @@ class Nodes:
             fetch=lambda cursor: self.list(limit=limit, cursor=cursor, ascending=ascending, trashed=trashed),
         )
 
-    def path(self, id: str, *, last: int | None = None) -> NodeList:
+    def path(self, id: Node | str, *, last: int | None = None) -> NodeList:
         """The nodes from the root down to this one, in order; with `last`, only the last ones. NotFound."""
         if last is not None:
             whole_number("last", last, 0)
@@ -162,12 +162,12 @@ class Nodes:
 
         return self._engine.read(work)
 
-    def children(self, id: str) -> NodeList:
+    def children(self, id: Node | str) -> NodeList:
         """The children of a node, in the order they were stored. NotFound."""
         wanted = self._engine.resolve_node(id)
         return self._engine.read(lambda tx: self._children(tx, self._node(tx, wanted)))
 
-    def subtree(self, id: str) -> NodeList:
+    def subtree(self, id: Node | str) -> NodeList:
         """A node and all its descendants, each after its parent. NotFound."""
         wanted = self._engine.resolve_node(id)
 
@@ -179,7 +179,7 @@ class Nodes:
 
         return self._engine.read(work)
 
-    def delete(self, ids: str | Iterable[str], *, recursive: bool = False) -> Receipt:
+    def delete(self, ids: Node | str | Iterable[Node | str], *, recursive: bool = False) -> Receipt:
         """Deletes nodes, all or none; ignores unknown ids. The receipt has the number deleted, and what is left.
 
         Conflict if a node has children that are not deleted with it, or if a snapshot or a hold needs it. A session
@@ -365,9 +365,9 @@ def _id_conflict(node: Node) -> Conflict:
     return Conflict(f"id {node.id} is taken by another message")
 
 
-def _several(ids: str | Iterable[str]) -> Iterable[str]:
+def _several(ids: Node | str | Iterable[Node | str]) -> Iterable[Node | str]:
     """One id, or several, as an iterable."""
-    if isinstance(ids, str):
+    if isinstance(ids, str | Node):
         return (ids,)
     if not isinstance(ids, Iterable):
         raise Invalid(f"ids are text, not {type(ids).__name__}")

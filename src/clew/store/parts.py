@@ -34,8 +34,10 @@ class Stoppable(Protocol):
 class Parts:
     """The engine of a store and the parts that its views share."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, tidy: bool = True) -> None:
         self.engine = engine
+        self.tidy = tidy
+        """Whether closing the store clears remaining traces and objects."""
         self.refs = Refs(engine)
         self.table = SessionTable(engine, self.refs)
         self.threads = set[Stoppable]()

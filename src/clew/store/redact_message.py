@@ -126,15 +126,19 @@ class _Redaction:
 
     def _concerned(self, tx: Tx) -> list[RefRow]:
         """The sessions that have the message, what they own, and the snapshots of its tree. NotFound."""
-        pos = self._pos(tx)
-        run = tx.run(pos >> SEQ_BITS)
-        assert run is not None
-        found = deletion.sessions_at(tx, [RunCut(run, pos & MAX_SEQ)])
+        cut = self._cut(tx)
+        found = deletion.sessions_at(tx, [cut])
         for one in found:
             owned = (*SESSION_KINDS, *_COPIES, _DOCUMENT, _STATE)
             found += [below for below in tx.refs_owned(one.ref) if below.kind in owned]
-        found += [one for one in tx.refs_in_tree(run.tree, 0, MAX_POS) if one.kind in _COPIES]
+        found += [one for one in tx.refs_in_tree(cut.run.tree, 0, MAX_POS) if one.kind in _COPIES]
         return list({one.ref: one for one in found}.values())
+
+    def _cut(self, tx: Tx) -> RunCut:
+        pos = self._pos(tx)
+        run = tx.run(pos >> SEQ_BITS)
+        assert run is not None
+        return RunCut(run, pos & MAX_SEQ)
 
     def _pos(self, tx: Tx) -> int:
         place = tx.node(ids.parse(self._node.id))
@@ -198,21 +202,27 @@ class _Redaction:
         draft = self._engine.draft(self._clean.said, self._node.id, stored=True)
         renewed = rewrite_node(self._engine, tx, node, draft.encoded.payload)
         failures = [] if renewed else [Failure(self._node.id, _OLD_KEY)]
-        kept = [row for row in rows if not self._rewrite(tx, row, self._copies[row.ref])]
+        with_it = {row.ref for row in deletion.sessions_at(tx, [self._cut(tx)])}
+        kept = [row for row in rows if not self._rewrite(tx, row, self._copies[row.ref], noted=row.ref in with_it)]
         failures += [Failure(ids.text(row.key), _OLD_KEY) for row in kept]
         failures += [Failure(self._node.id, _IN_STATE)] * any(one.stays for one in self._copies.values())
         self._shown = tuple(deletion.shown_by(tx, node_row(node)[POS]))
         return DestroyedBodies(1, len(node_row(node)[-1]), tuple(failures), self._shown, self._shown)
 
-    def _rewrite(self, tx: Tx, row: RefRow, copies: _Copies) -> bool:
-        """Redacts the data and the log of a ref. False if it keeps its data key."""
+    def _rewrite(self, tx: Tx, row: RefRow, copies: _Copies, *, noted: bool) -> bool:
+        """Redacts the data and the log of a ref. False if it keeps its data key.
+
+        A session that has the message is `noted` as redacted even if nothing else of it repeats a value: what its
+        source adds later may.
+        """
+        data = self._parts.refs.data(row) if copies.payload is None and noted else copies.payload
+        if data is not None:
+            if row.kind in SESSION_KINDS:
+                row = self._parts.table.change(tx, row, self._annotated(unpack(data)))
+            else:
+                row = self._parts.refs.change(tx, row, data, look=row.look)
         if copies.payload is None and not copies.entries:
             return True
-        if copies.payload is not None:
-            if row.kind in SESSION_KINDS:
-                row = self._parts.table.change(tx, row, self._annotated(unpack(copies.payload)))
-            else:
-                row = self._parts.refs.change(tx, row, copies.payload, look=row.look)
         if copies.entries:
             rewrite_log(self._engine, tx, row, copies.entries)
         return renew_ref_key(self._engine, tx, row)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, overload
 from clew.backends import ID, POS, SEQ_BITS, InsertPoint, Move, RefRow, Tx, current_call
 from clew.base import ids
 from clew.base.loading import loading
-from clew.base.messages import AnyMessage, Message, Native
+from clew.base.messages import AnyMessage, Message, Native, as_message
 from clew.engine import paths
 from clew.engine.append import append_chain
 from clew.engine.engine import Draft, whole_number
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from clew.engine.watch import Watch
 
 
-_ONE = (Message, Native, Draft)
+_ONE = (Message, Native, Draft, str, dict)
 
 
 class Branch(NamedTuple):
@@ -46,11 +46,11 @@ class Session(SessionChanges):
     @overload
     def append(
         self,
-        messages: AnyMessage | Draft,
+        messages: AnyMessage | Draft | str | dict[str, Any],
         *,
         id: str | None = None,
         created_at: datetime | None = None,
-        expect_head: str | None = UNSET,
+        expect_head: Node | str | None = UNSET,
         on_conflict: Literal["raise", "branch"] = "raise",
     ) -> Node: ...
     @overload
@@ -60,19 +60,21 @@ class Session(SessionChanges):
         *,
         id: Sequence[str] | None = None,
         created_at: datetime | None = None,
-        expect_head: str | None = UNSET,
+        expect_head: Node | str | None = UNSET,
         on_conflict: Literal["raise", "branch"] = "raise",
     ) -> list[Node]: ...
     def append(
         self,
-        messages: AnyMessage | Draft | Sequence[AnyMessage | Draft],
+        messages: AnyMessage | Draft | str | dict[str, Any] | Sequence[AnyMessage | Draft],
         *,
         id: str | Sequence[str] | None = None,
         created_at: datetime | None = None,
-        expect_head: str | None = UNSET,
+        expect_head: Node | str | None = UNSET,
         on_conflict: Literal["raise", "branch"] = "raise",
     ) -> Node | list[Node]:
         """Adds a message, or several in one transaction, after the last message. Durable on return.
+
+        A text is a message of the user; ``{"role": …, "content": text}`` is one, too.
 
         With `expect_head`, only if that is the last message (None: if there are no messages). Otherwise it raises
         Conflict, or with ``on_conflict="branch"`` stores the messages as a branch after `expect_head`. An `id` makes
@@ -81,7 +83,7 @@ class Session(SessionChanges):
         at = None if created_at is None else microseconds(created_at)
         one = isinstance(messages, _ONE)
         if one:
-            drafts = [self._draft(messages, id, at)]
+            drafts = [self._draft_one(messages, id, at)]
         else:
             drafts = self._drafts(messages, id, at)
             if not drafts:
@@ -102,7 +104,7 @@ class Session(SessionChanges):
                 call.steps.append(partial(setattr, self, "_move", done.move))
         return done.nodes[0] if one else done.nodes
 
-    def path(self, *, last: int | None = None, until: str | None = None) -> list[Node]:
+    def path(self, *, last: int | None = None, until: Node | str | None = None) -> list[Node]:
         """Its messages, root first: all, the `last` ones, or those up to and including `until`. NotFound."""
         if last is not None:
             whole_number("last", last, 0)
@@ -119,7 +121,7 @@ class Session(SessionChanges):
         tail = (row.workspace, row.kind, row.key, last) if last is not None and stop is None else None
         return self._engine.read(work, tail=tail)
 
-    def messages(self, *, last: int | None = None, until: str | None = None) -> list[Message]:
+    def messages(self, *, last: int | None = None, until: Node | str | None = None) -> list[Message]:
         """The messages of `path` in neutral form, without ids, times and totals: for all messages it is faster."""
         if last is not None or until is not None:
             return [node.message for node in self.path(last=last, until=until)]
@@ -141,7 +143,7 @@ class Session(SessionChanges):
         for head in reversed(heads):
             yield from self._walk(head)
 
-    def watch(self, *, after: str | None = UNSET, timeout: float | None = None) -> Watch:
+    def watch(self, *, after: Node | str | None = UNSET, timeout: float | None = None) -> Watch:
         """Waits for new messages, from any process or machine, and yields each once.
 
         Starts with the next message; with `after`, after that message; with ``after=None``, at the first. NotFound if
@@ -162,27 +164,30 @@ class Session(SessionChanges):
 
     # -- forks and branches
 
-    def fork(self, *, at: str | None = None, title: str | None = None, id: str | None = None) -> Session:
+    def fork(self, *, at: Node | str | None = None, title: str | None = None, id: str | None = None) -> Session:
         """Creates a session that shares the messages up to `at`, by default the last one. Copies nothing."""
         return Session(self._parts, self._parts.table.fork(self._row, at=at, title=title, id=id))
 
-    def rewind(self, to: str | None) -> Branch | None:
-        """Moves the head back to a message, or with None before the first. Returns the messages after it as a branch.
+    def rewind(self, to: Node | str | None) -> Branch | None:
+        """Moves the head back to a message, or with None before the first. The messages after it stay as a branch.
 
-        NotFound if `to` is not one of its messages.
+        Returns that branch: a new one, unless a branch of the session has them already. NotFound if `to` is not one of
+        its messages.
         """
         target = None if to is None else self._engine.resolve_node(to)
 
         def work(tx: Tx) -> tuple[Move | None, RefRow | None]:
             state = self._refs.head_state(tx, self._row)
-            point = None if target is None else self._on_path(tx, state.pos, target)
+            point = InsertPoint(state.tree) if target is None else self._on_path(tx, state.pos, target)
             if state.id == target:
                 return None, None
-            left = self._refs.branch(tx, self._row.ref, state.insert_point)
-            head = (None, None) if point is None else (point.pos, point.id)
-            return self._refs.move(tx, self._row.ref, state, *head), left
+            left = self._refs.leave(tx, self._row, state, point)
+            return self._refs.move(tx, self._row.ref, state, point.pos, point.id), left
 
-        move, left = self._engine.write(work)
+        def is_kept(tx: Tx, done: tuple[Move | None, RefRow | None]) -> bool:
+            return done[0] is None or self._refs.is_moved(tx, self._row, done[0])
+
+        move, left = self._engine.write_settled(work, is_kept)
         if move is not None:
             self._engine.rollback_steps.on_rollback(self, self._restorer)
             self._move = move
@@ -196,7 +201,9 @@ class Session(SessionChanges):
         """The traces of its subagents, oldest first."""
         return [Session(self._parts, row) for row in self._owned_rows("subagent")]
 
-    def compact(self, messages: AnyMessage | Sequence[AnyMessage], *, expect_head: str | None = UNSET) -> list[Node]:
+    def compact(
+        self, messages: AnyMessage | Sequence[AnyMessage], *, expect_head: Node | str | None = UNSET
+    ) -> list[Node]:
         """Replaces all messages by a summary: `messages` become a new root, where `path` begins.
 
         `history` still returns the replaced messages, and the counters continue. Invalid if the session is empty.
@@ -225,6 +232,18 @@ class Session(SessionChanges):
             self._engine.rollback_steps.on_rollback(self, self._restorer)
             self._move = done.move
         return done.nodes
+
+    def __iter__(self) -> Iterator[Node]:
+        """`iter`."""
+        return self.iter()
+
+    def __len__(self) -> int:
+        """The number of its messages, with those that compactions replaced."""
+        return self.counters.messages
+
+    def __bool__(self) -> bool:
+        """True, also without messages."""
+        return True
 
     def __enter__(self) -> Self:
         return self
@@ -260,6 +279,9 @@ class Session(SessionChanges):
 
     def _draft(self, said: Any, id: Any, at: int | None) -> Draft:
         return said if type(said) is Draft else self._engine.draft(said, id, at)
+
+    def _draft_one(self, said: Any, id: Any, at: int | None) -> Draft:
+        return self._draft(as_message(said) if isinstance(said, str | dict) else said, id, at)
 
     def _on_path(self, tx: Tx, head: int | None, id: bytes) -> InsertPoint:
         """The insertion point after a message of this session. NotFound if it is not one of its messages."""

@@ -16,6 +16,7 @@ from clew.engine.session_data import SessionData, label_set, note_changes, pack,
 from clew.errors import Ambiguous, Conflict, Corrupted, Invalid, NotFound
 
 if TYPE_CHECKING:
+    from clew.engine.node import Node
     from clew.upkeep.purge import Purger
 
 SESSION, SUBAGENT = "session", "subagent"
@@ -287,7 +288,7 @@ class SessionTable:
         self.record_event(tx, "create", key)
         return row
 
-    def fork(self, source: RefRow, *, at: str | None, title: str | None, id: str | None) -> RefRow:
+    def fork(self, source: RefRow, *, at: Node | str | None, title: str | None, id: str | None) -> RefRow:
         """Adds a session at a message of the source's tree, or at its head. NotFound; Conflict if the id is in use."""
         target = None if at is None else self._engine.resolve_node(at)
         key = self._engine.fresh_id(id)

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from clew.backends import RefRow, Tx
 from clew.base import ids
 from clew.base.loading import loading
 from clew.base.paging import Page
 from clew.engine.engine import whole_number
-from clew.engine.node import microseconds
+from clew.engine.node import Node, microseconds
 from clew.engine.session_data import SessionData, directory, label_set
 from clew.errors import Conflict, Invalid, NotFound
+from clew.store.parts import Parts
 from clew.store.session import Session, row_of
 from clew.store.session_table import SCAN, SESSION, SUBAGENT, TRASHED, Edge, SessionParts, expired
 
 if TYPE_CHECKING:
     from clew.engine.receipts import Reason, Receipt, Receipts
+    from clew.store.unit import Unit
 
 Rows = list[RefRow]
 
@@ -44,7 +48,7 @@ class Sessions:
         id: str | None = None,
         agent: str | None = None,
         owner: Session | None = None,
-        at: str | None = None,
+        at: Node | str | None = None,
     ) -> Session:
         """Creates a session: empty, or with `at` continuing from any stored message. Conflict if the id is taken.
         NotFound.
@@ -62,9 +66,59 @@ class Sessions:
         kind = SESSION if agent is None else SUBAGENT
         return Session(self._parts, self._table.create(data, self._engine.fresh_id(id), kind, at=target, owner=above))
 
-    def get(self, key: str) -> Session:
+    def open(
+        self,
+        *key: str,
+        title: str | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        model: str | None = None,
+        labels: Iterable[str] = (),
+        extra: dict[str, Any] | None = None,
+    ) -> Session:
+        """The session with a key of your own, such as an application and a user; created if there is none.
+
+        Safe from any number of processes. The other arguments are for a new session. Keys are compared part by part.
+        Conflict if it is in the trash.
+        """
+        with loading:
+            from clew.store import unit as units
+
+        if not key or not all(isinstance(one, str) for one in key):
+            raise Invalid("a key is one or more texts")
+        parts = Parts.of(self)
+        id = self._engine.lookup_hash("adapter", msgspec.json.encode(("open", *key)))
+
+        def find(unit: Unit) -> Session | None:
+            found = unit.session(id, trashed=True)
+            if found is not None and found.trashed_at is not None:
+                raise Conflict(f"session {found.id} is in the trash", hint="Restore it or purge it.")
+            return found
+
+        def find_or_create(unit: Unit) -> Session:
+            return find(unit) or unit.create(data, id)
+
+        data = SessionData(title, directory(cwd), model, label_set(labels), extra={"key": list(key), **(extra or {})})
+        return units.read(parts, find, single=True) or units.write(parts, find_or_create)
+
+    def get(self, key: Session | str) -> Session:
         """The session with this id or handle. NotFound, also if it is in the trash; Ambiguous."""
-        return Session(self._parts, self._table.find(key))
+        return Session(self._parts, self._table.find(_name(key)))
+
+    def find_anywhere(self, key: Session | str) -> Session:
+        """The session with this id or handle, in the trash or not. NotFound, Ambiguous."""
+        return Session(self._parts, self._table.find_anywhere(_name(key)))
+
+    def with_message(self, node: Node, *, branches: bool = False) -> Session | None:
+        """The most recently active session that contains a message, or contained it before a compaction.
+
+        With `branches`, if there is none, a session that has it in a branch.
+        """
+        search = Parts.of(self).search
+        return search.session_with(node) if branches else search.session_of(node)
+
+    def with_messages(self, nodes: Sequence[Node]) -> Sequence[Session | None]:
+        """`with_message` for each, reading the sessions of each tree once."""
+        return Parts.of(self).search.sessions_of(nodes)
 
     def latest(self, cwd: str | os.PathLike[str] | None = None) -> Session:
         """The session that was last active, in exactly this directory if one is given; never a subagent's. NotFound."""
@@ -134,7 +188,7 @@ class Sessions:
         )
 
     def fork(
-        self, source: Session | str, *, at: str | None = None, title: str | None = None, id: str | None = None
+        self, source: Session | str, *, at: Node | str | None = None, title: str | None = None, id: str | None = None
     ) -> Session:
         """Creates a session at a message of the source's tree, by default its last one. Copies nothing.
 
@@ -143,22 +197,22 @@ class Sessions:
         row = row_of(source) if isinstance(source, Session) else self._table.find(source)
         return Session(self._parts, self._table.fork(row, at=at, title=title, id=id))
 
-    def hold(self, key: str, reason: str | None = None) -> Session:
+    def hold(self, key: Session | str, reason: str | None = None) -> Session:
         """Prevents every kind of deletion of a session, including the trash, until `release`."""
         return self.get(key).hold(reason)
 
-    def release(self, key: str) -> Session:
+    def release(self, key: Session | str) -> Session:
         """Ends a session's hold."""
         return self.get(key).release()
 
     # -- the trash
 
-    def trash(self, key: str) -> Session:
+    def trash(self, key: Session | str) -> Session:
         """Moves a session to the trash, with all it owns. Idempotent. Conflict if it is held.
 
         It cannot be found, listed, searched or continued until `restore`. Messages shared with other sessions stay.
         """
-        return Session(self._parts, self._table.find_anywhere(key)).trash()
+        return Session(self._parts, self._table.find_anywhere(_name(key))).trash()
 
     def trashed(self, *, limit: int = 50, cursor: str | None = None) -> Page[Session]:
         """The sessions in the trash, last trashed first, except those trashed with their owner. They are read-only."""
@@ -171,7 +225,11 @@ class Sessions:
         following = None if last is None else self._table.cursor(last.trashed_at or 0, last.ref, "trash")
         return Page(items, following, fetch=lambda cursor: self.trashed(limit=limit, cursor=cursor))
 
-    def restore(self, key: str) -> Session:
+    def delete(self, key: Session | str) -> Session:
+        """`trash`: it can be restored. `purge` deletes it for good."""
+        return self.trash(key)
+
+    def restore(self, key: Session | str) -> Session:
         """Restores a session from the trash, with all that was trashed with it, to its old place in the list.
 
         NotFound if it is not in the trash; Conflict if it is a subagent's and its owner is in the trash.
@@ -179,12 +237,12 @@ class Sessions:
         with loading:
             from clew.engine import trash
 
-        row = self._table.find(key, trashed=True)
+        row = self._table.find(_name(key), trashed=True)
 
         def work(tx: Tx) -> RefRow:
             now = self._refs.get(tx, row.kind, row.key, trashed=True)
             if now.trashed_at is None:
-                raise NotFound(TRASHED, key)
+                raise NotFound(TRASHED, _name(key))
             self._table.record_event(tx, "restore", now.key)
             return trash.restore(self._refs, tx, now)
 
@@ -194,7 +252,7 @@ class Sessions:
 
     def purge(
         self,
-        keys: str | Iterable[str] | None = None,
+        keys: Session | str | Iterable[Session | str] | None = None,
         *,
         trashed: bool = False,
         everything: bool = False,
@@ -218,8 +276,9 @@ class Sessions:
                 raise Invalid("before cannot be combined with ids", hint="Leave out before.")
             if not isinstance(keys, Iterable):
                 raise Invalid(f"purge takes ids of sessions, not {type(keys).__name__}")
-            names = [keys] if isinstance(keys, str) else dict.fromkeys(keys)
-            rows = list({row.ref: row for row in map(self._table.find_anywhere, names)}.values())
+            names = [keys] if isinstance(keys, str | Session) else keys
+            found = map(self._table.find_anywhere, dict.fromkeys(map(_name, names)))
+            rows = list({row.ref: row for row in found}.values())
             return self._parts.purger.purge(rows, reason=reason, dry_run=dry_run)
         chosen = trashed or before is not None
         edge = None if before is None else microseconds(before)
@@ -240,6 +299,14 @@ class Sessions:
 
         return self._parts.purger.purge(rows, reason=reason, dry_run=dry_run, check=check)
 
+    def __iter__(self) -> Iterator[Session]:
+        """All of `list`, last active first."""
+        return self.list().all()
+
     def receipts(self) -> Receipts:
         """The receipts of all purges, oldest first."""
         return self._parts.purger.receipts()
+
+
+def _name(key: Session | str) -> str:
+    return key.id if isinstance(key, Session) else key

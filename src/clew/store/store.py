@@ -6,11 +6,11 @@ import os
 from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, overload
 
 from msgspec.json import encode
 
-from clew.backends import BackendOptions, Durability, Tx
+from clew.backends import BackendOptions, Call, Durability, Tx
 from clew.backends.open import open_backend
 from clew.base.ids import IdSource, new_id, text
 from clew.base.loading import loading
@@ -21,7 +21,7 @@ from clew.store.parts import Parts
 from clew.store.sessions import Sessions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from clew.backends import Backup
     from clew.backends.fts_tables import Mode
@@ -124,7 +124,9 @@ def open_store(path: str | os.PathLike[str], options: Options) -> Store:
             redact=options.redact,
         )
         engine.audits, engine.actor, engine.bucket = options.audit, options.actor, bucket
-        store = Store(engine, tidy=options.tidy)
+        store = Store(Parts(engine, tidy=options.tidy))
+        if engine.cleanup.marked and options.tidy:
+            engine.cleanup.schedule(store.clear_traces)
         if options.audit and engine.keyed:
             with loading:
                 from clew.engine.audit import record_event
@@ -139,13 +141,10 @@ def open_store(path: str | os.PathLike[str], options: Options) -> Store:
 class Store:
     """A store of conversations. Threads may share it; a forked process must open its own."""
 
-    def __init__(self, engine: Engine, *, tidy: bool = True) -> None:
-        self._parts = Parts(engine)
-        self._engine = engine
-        self._refs = self._parts.refs
-        self._tidy = tidy
-        if engine.cleanup.marked and tidy:
-            engine.cleanup.schedule(self._finish)
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._engine = parts.engine
+        self._refs = parts.refs
 
     @property
     def path(self) -> str:
@@ -215,17 +214,20 @@ class Store:
         since: datetime | None = None,
         until: datetime | None = None,
         mode: Mode = "words",
+        newest: bool = False,
         progress: Progress | None = None,
     ) -> list[Hit]:
         """Messages that contain all the words, best match first. No query is a syntax error.
 
         Matches whole words, ``"a phrase"`` in quotes, and ``pre*`` as a prefix; ignores case and accents.
         ``mode="substring"`` matches any sequence of characters: for code, and for languages without spaces. Filters: a
-        session, a role, a time from `since` up to `until`. `progress` is called while new messages are indexed.
+        session, a role, a time from `since` up to `until`. With `newest` the newest match is first, which is faster if
+        there are many. `progress` is called while new messages are indexed.
         """
         return self._parts.search(
-            query, limit=limit, session=session, role=role, since=since, until=until, mode=mode, progress=progress
-        )
+            query, limit=limit, session=session, role=role, since=since, until=until, mode=mode, newest=newest,
+            progress=progress,
+        )  # fmt: skip
 
     def verify(self, *, since: str | None = None, progress: Progress | None = None) -> Report:
         """Reads and checks everything: bodies, tree, refs, blobs, log, search index. Reports what is damaged.
@@ -308,9 +310,9 @@ class Store:
         cleared = False
         with suppress(ClewError):  # the key change is complete; the status reports the traces
             self._parts.search.remove()
-            cleared = self._finish()
+            cleared = self.clear_traces()
         if not cleared:
-            self._engine.cleanup.schedule(self._finish)
+            self._engine.cleanup.schedule(self.clear_traces)
         return self.key_status()
 
     def _key_id(self) -> str:
@@ -324,13 +326,17 @@ class Store:
 
         audit.note(self._engine, self._refs, tx, kind, (tx.state().key_id or b"").hex())
 
-    def _finish(self) -> bool:
-        """Clears remaining traces; True if none are left."""
+    def clear_traces(self) -> bool:
+        """Clears traces that earlier purges and key changes had to leave. True if none remain."""
         return self._parts.purger.finish()
+
+    def mirrors(self) -> list[str]:
+        """The folders that mirror its conversations, in plain text. A purge removes the files of a session there."""
+        return self._parts.purger.mirrors.folders()
 
     def _objects_pending(self) -> bool:
         """True if objects are to be removed from object storage, and this store may do it."""
-        if not self._tidy or self._engine.bucket is None:
+        if not self._parts.tidy or self._engine.bucket is None:
             return False
         with loading:
             from clew.engine import blob_objects
@@ -431,6 +437,16 @@ class Store:
         return self._engine.backend.file
 
     @property
+    def sealed(self) -> bool:
+        """True if its data is encrypted with a key."""
+        return self._engine.keyed
+
+    @property
+    def unencrypted(self) -> bool:
+        """True if it is on a server on another host, and a connection has no TLS."""
+        return self._engine.backend.unencrypted
+
+    @property
     def workspace(self) -> str:
         """The workspace that it was opened with."""
         return self._engine.workspace
@@ -446,7 +462,7 @@ class Store:
             with suppress(ClewError):  # the pending cleanup stays recorded in the store
                 if self._engine.cleanup.pending or self._objects_pending():
                     self._engine.backend.hurry()
-                    self._finish()
+                    self.clear_traces()
             self._parts.close()
         self._engine.close()
         for thread in list(self._parts.threads):
@@ -460,3 +476,31 @@ class Store:
 
     def __repr__(self) -> str:
         return f"<Store {self.path}>"
+
+
+def store_of(session: Session) -> Store:
+    """The store of a session: another object than the one that was opened. For rooms that are given a session alone."""
+    return Store(Parts.of(session))
+
+
+class CallResult(NamedTuple):
+    """What a call returned or raised."""
+
+    result: Any
+    error: BaseException | None
+
+
+def run_together(store: Store, functions: Sequence[Callable[[], object]]) -> list[CallResult]:
+    """Calls functions that write, in one commit: each is stored completely or not at all. For the async API."""
+    backend, calls = store._engine.backend, [Call(function) for function in functions]
+    failed = None
+    try:
+        backend.batch(calls)
+    except BaseException as error:  # noqa: BLE001 - each caller must get it, or waits for ever
+        failed = error
+    done = [CallResult(call.result, call.error or failed) for call in calls]
+    for call, outcome in zip(calls, done, strict=True):
+        if outcome.error is None:
+            for step in call.steps:
+                step()
+    return done

@@ -34,6 +34,6 @@ def trial(store: Store) -> Iterator[Store]:
             copy, workspace=engine.workspace, clock=engine.clock, new_id=engine.new_id, max_body=engine.max_body,
             key=engine.key if engine.keyed else None, redact=engine.rules,
         )  # fmt: skip
-        yield Store(engine_of_copy, tidy=False)
+        yield Store(Parts(engine_of_copy, tidy=False))
     finally:
         copy.close()

@@ -26,12 +26,12 @@ from clew.base.messages import Message, Native
 from clew.engine import deletion, paths
 from clew.engine.append import append_chain, find_existing
 from clew.engine.blobs import Blobs, put_all_in, put_in
-from clew.engine.engine import Draft
+from clew.engine.engine import Draft, OwnError
 from clew.engine.log import Log, add_entries, find_entry
 from clew.engine.node import Node, microseconds, moment, node_row, run_info
-from clew.engine.refs import BRANCH
+from clew.engine.refs import BRANCH, Refs
 from clew.engine.session_data import SessionData
-from clew.errors import Conflict, Corrupted, Invalid, NotFound, Unavailable
+from clew.errors import Conflict, Corrupted, Invalid, NotFound
 from clew.store.parts import Parts
 from clew.store.session import Session, row_of
 from clew.store.session_table import SESSION, SUBAGENT
@@ -166,13 +166,15 @@ _reads, _writes = _verb(writes=False), _verb(writes=True)
 class Unit:
     """One transaction. Reads see a snapshot of the store and the unit's own writes."""
 
-    __slots__ = ("_engine", "_parts", "_proof", "_refs", "_state", "_table", "_tx")
+    __slots__ = ("_engine", "_parts", "_proof", "_refs", "_state", "_table", "_trees", "_tx")
 
     def __init__(self, parts: Parts, tx: Tx, state: int) -> None:
         self._parts, self._tx, self._state = parts, tx, state
         self._engine, self._refs, self._table = parts.engine, parts.refs, parts.table
         self._proof: Callable[[Tx], bool] | None = None
         """Whether the store has the last change: True, False, or Unavailable if it was changed again."""
+        self._trees: set[int] = set()
+        """Trees that are known to be of this workspace."""
 
     # -- sessions
 
@@ -274,7 +276,7 @@ class Unit:
     def node(self, id: str | bytes) -> Node | None:
         """A message of this workspace by id; None for any other."""
         place = self._tx.node(_key(id))
-        if place is None or self._tx.tree_workspace(place.tree) != self._engine.workspace:
+        if place is None or not self._is_here(place.tree):
             return None
         return self._engine.node(place)
 
@@ -298,7 +300,7 @@ class Unit:
         """
         tree = None if session is None else row_of(session).tree
         found = find_existing(self._engine, self._tx, [draft], tree)
-        if found is None or self._tx.tree_workspace(run_info(found[0]).tree) == self._engine.workspace:
+        if found is None or self._is_here(run_info(found[0]).tree):
             return None if found is None else found[0]
         raise Conflict(f"id {ids.text(draft.id)} is taken by another message", hint="Use a new id.")
 
@@ -326,7 +328,7 @@ class Unit:
     @_reads
     def is_above(self, message: str | bytes, below: str | bytes) -> bool:
         """True if a message is on the path to another one, or is the same."""
-        one, other = self._found(message), self._found(below)
+        one, other = self._tx.insert_point(_key(message)), self._found(below)
         return one is not None and other is not None and one.tree == other.tree and _above(self._tx, one.pos, other.pos)
 
     @_writes
@@ -360,16 +362,15 @@ class Unit:
             point = InsertPoint(state.tree) if after is None else self._point(after, state.tree)
             origin = None if replaces is None else self._point(replaces, state.tree)
             if origin is None or origin.id != state.id:
-                self._leave(row, state, point)
+                self._refs.leave(tx, row, state, point)
             if origin is not None and origin.pos is not None:
                 carried = (origin.carried or 0) + (origin.run_depth or 0) + (origin.pos & MAX_SEQ) + 1
                 point = origin._replace(pos=None, id=None, run_depth=0, carried=carried, open=0)
                 derived = origin.pos
         if not drafts:
             if state.id != point.id:
-                self._drop_branch_at(row, point)
                 move = self._move(row, state, point.pos, point.id, active_at)
-                self._proof = partial(_is_moved, row=row, move=move)
+                self._proof = partial(self._refs.is_moved, row=row, move=move)
             return []
         self._refs.ensure_sound(tx, point.pos)
         if derived is None and active_at is None:
@@ -410,11 +411,14 @@ class Unit:
         new = self._table.add_at(tx, data, row.key, row.kind, at=point, owner=row.owner, active_at=row.active_at)
         for one in owned:
             refs.change(tx, one, refs.data(one), look=one.look, owner=new.ref)
+        refs.end_branches(tx, new, point)
         if left.pos is not None:
             refs.branch(tx, new.ref, left)
         elif row.tree is not None:
             tx.delete_tree_if_empty(row.tree)
-        return Session(self._parts, self._changed(new))
+        moved = Session(self._parts, self._changed(new))
+        self._proof = partial(_is_remade, refs=refs, row=new, before=row.ref)
+        return moved
 
     @_writes
     def replace(self, session: Session, node: Node, messages: Sequence[Draft]) -> None:
@@ -641,7 +645,11 @@ class Unit:
 
     @_writes
     def blob(self, session: Session, data: bytes) -> str:
-        """Stores bytes as a blob of a session, once; returns its digest. Something must `use` it, or it is deleted."""
+        """Stores bytes as a blob of a session, once; returns its digest. Something must `use` it, or it is deleted.
+
+        NotFound if the session was deleted or is in the trash.
+        """
+        self._row(session)
         tree = self._tree(session)
         digest = put_in(Blobs(self._engine, lambda: tree), self._tx, tree, data).digest
         self._proof = partial(_has_blob, tree=tree, look=self._engine.blob_hash(tree, digest))
@@ -650,6 +658,7 @@ class Unit:
     @_writes
     def blobs(self, session: Session, contents: Sequence[tuple[str, bytes]]) -> None:
         """`blob` for many, each with its digest."""
+        self._row(session)
         tree = self._tree(session)
         if contents:
             put_all_in(Blobs(self._engine, lambda: tree), self._tx, tree, contents)
@@ -692,8 +701,13 @@ class Unit:
     def _found(self, message: str | bytes) -> InsertPoint | None:
         """The place after a message of this workspace; None for any other."""
         point = self._tx.insert_point(_key(message))
-        here = point is not None and self._tx.tree_workspace(point.tree) == self._engine.workspace
-        return point if here else None
+        return point if point is not None and self._is_here(point.tree) else None
+
+    def _is_here(self, tree: int) -> bool:
+        """True if a tree is of this workspace."""
+        if tree not in self._trees and self._tx.tree_workspace(tree) == self._engine.workspace:
+            self._trees.add(tree)
+        return tree in self._trees
 
     def _point(self, message: str | bytes, tree: int | None = None) -> InsertPoint:
         """`_found`; with `tree`, which is one of this workspace, in that tree. NotFound."""
@@ -701,26 +715,6 @@ class Unit:
         if point is None or tree not in (None, point.tree):
             raise NotFound("message", ids.text(_key(message)))
         return point
-
-    def _leave(self, row: RefRow, state: HeadState, point: InsertPoint) -> None:
-        """Adds a branch at the head, unless the new place is below it, or a branch of the session is there or below.
-
-        A message below it that only another session has does not count: that session may be purged.
-        """
-        tx, at = self._tx, state.insert_point
-        if state.id == point.id or at.pos is None or _above(tx, at.pos, point.pos):
-            return
-        has_next = tx.last_seq(at.pos >> SEQ_BITS) > at.pos & MAX_SEQ or tx.runs_from(at.pos, at.pos)
-        found = tx.refs_in_tree(at.tree, 0, _LAST) if has_next else tx.refs_in_tree(at.tree, at.pos, at.pos)
-        mine = (one for one in found if one.kind == BRANCH and one.owner == row.ref)
-        if not any(_above(tx, at.pos, one.head) for one in mine):
-            self._refs.branch(tx, row.ref, at)
-
-    def _drop_branch_at(self, row: RefRow, point: InsertPoint) -> None:
-        """Deletes the branches of a session that end where its head goes."""
-        for one in () if point.pos is None else self._tx.refs_in_tree(point.tree, point.pos, point.pos):
-            if one.kind == BRANCH and one.owner == row.ref:
-                self._tx.delete_ref(one.ref)
 
     def _move(self, row: RefRow, state: HeadState, pos: int | None, id: bytes | None, at: int | None) -> Move:
         if at is None:
@@ -748,14 +742,6 @@ _NO_DOCUMENT = (*deletion.SESSION_KINDS, BRANCH)
 """Kinds of refs that a session can own, and that are no documents."""
 
 
-class _OwnError(Exception):
-    """An error that `work` raised itself. A backend would take a ValueError for a damaged value."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(error)
-        self.error = error
-
-
 def write(parts: Parts, work: Callable[[Unit], T]) -> T:
     """See `Store.write`."""
     done: list[tuple[Unit, tuple[T]]] = []
@@ -772,7 +758,7 @@ def write(parts: Parts, work: Callable[[Unit], T]) -> T:
 
     try:
         return parts.engine.write(step, settle)[0]
-    except _OwnError as own:
+    except OwnError as own:
         raise own.error from own.error.__cause__
 
 
@@ -780,7 +766,7 @@ def read(parts: Parts, work: Callable[[Unit], T], *, single: bool = False) -> T:
     """See `Store.read`."""
     try:
         return parts.engine.read(lambda tx: _run(Unit(parts, tx, _READS), tx, work), single=single)
-    except _OwnError as own:
+    except OwnError as own:
         raise own.error from own.error.__cause__
 
 
@@ -790,15 +776,10 @@ def step(parts: Parts, tx: Tx, work: Callable[[Unit], T]) -> T:
 
 
 def _run(unit: Unit, tx: Tx, work: Callable[[Unit], T]) -> T:
-    """Calls `work`; until it returns, all reads of this thread see the transaction."""
-    current = unit._engine.current
-    before, current.tx = current.tx, tx
     try:
-        return work(unit)
-    except ODD as error:
-        raise _OwnError(error) from error
+        return unit._engine.run_in(tx, partial(work, unit))
     finally:
-        current.tx, unit._state = before, _ENDED
+        unit._state = _ENDED
 
 
 def documents(parts: Parts, kind: str, *, index: bytes | None = None, label: bytes | None = None) -> Iterator[Document]:
@@ -824,14 +805,10 @@ def _above(tx: Tx, pos: int | None, leaf: int | None) -> bool:
 # -- proofs
 
 
-def _is_moved(tx: Tx, row: RefRow, move: Move) -> bool:
-    """Three answers: a move that is taken for missing would be made again."""
+def _is_remade(tx: Tx, refs: Refs, row: RefRow, before: int) -> bool:
+    """A row that was made again has new versions, which cannot be compared with those of the row before."""
     now = tx.ref(row.workspace, row.kind, row.key)
-    if now is None or now.version < move.version:
-        return False
-    if (now.version, now.mac) != (move.version, move.mac):
-        raise Unavailable(f"{row.kind} {ids.text(row.key)} was changed meanwhile", hint="Read it again.")
-    return True
+    return (now is None or now.ref != before) and refs.is_stored(tx, row)
 
 
 def _is_gone(tx: Tx, row: RefRow) -> bool:

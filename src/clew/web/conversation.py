@@ -10,9 +10,8 @@ from urllib.parse import quote, urlencode
 
 from markupsafe import Markup
 
-from clew.backends import BODY
 from clew.base.messages import Media
-from clew.engine.node import Node, node_row
+from clew.engine.node import Node
 from clew.errors import ClewError, Corrupted, NotFound
 from clew.exports.render.message import Entry, Links, Renderer, entry, money, seam
 from clew.exports.render.text import inline, one_line, plain
@@ -210,7 +209,7 @@ def number_of_call(session: Session, call_id: str) -> int | None:
 
 def _article(site: Site, session: Session, renderer: Renderer, one: Entry, notes: object, how: tuple[Any, ...]) -> str:
     mine = tuple(str(text) for text in notes.get(one.node.id, ())) if isinstance(notes, dict) else ()
-    bodies = [hash(node_row(node)[BODY]) for node in (one.node, *renderer.uses(one))]  # a redaction replaces one
+    bodies = [node.stamp for node in (one.node, *renderer.uses(one))]
     state = (bodies, one.number, renderer.is_inside(one), renderer.traces(one), mine)
     return site.rendered.get(
         (session.id, *how, one.node.id), state, lambda: renderer.article(one, first=one.number == 1)

@@ -15,11 +15,10 @@ from clew.base.messages import ROLES, Role, Thinking
 from clew.engine.node import Node
 from clew.errors import ClewError, Corrupted
 from clew.exports.render.message import NAMES
-from clew.store.parts import Parts
 from clew.store.search.index import Progress, searchable
 from clew.store.search.query import Hit
 from clew.store.session import Session
-from clew.store.store import Store
+from clew.store.store import Store, store_of
 from clew.store.windows import window
 from clew.web.listing import Filters, matches
 from clew.web.secrets import SecretFinder
@@ -154,7 +153,7 @@ def _filter_hits(
     limit = wanted if asked.chosen.keys() <= {"role", "date", "since", "until"} else wanted * 8
     passing: dict[str, bool] = {}
     while True:
-        hits = Parts.of(store).search(
+        hits = store.search(
             words, limit=limit, role=role, since=start, until=end, newest=typing or asked.newest, progress=progress
         )
         found: list[_Found] = []
@@ -178,7 +177,7 @@ def find_here(
 
     The index has neither thinking nor parts of words: for these the messages are read, while typing only the newest.
     """
-    hits = Parts.of(session).search(_prefixed(words), limit=MOST, session=session, progress=progress)
+    hits = store_of(session).search(_prefixed(words), limit=MOST, session=session, progress=progress)
     total = window(session, 1, 0).total
     most = THINKING // 5 if typing else THINKING if hits else total
     read = _scan(session, words, finder, progress, range(max(1, total - most + 1), total + 1, STEP), whole=not hits)
@@ -244,11 +243,10 @@ def match_value(one: Match) -> dict[str, Any]:
     return {"id": one.node_id, "number": one.number, "role": one.who, "text": one.text, "html": str(one.words)}
 
 
-def _sessions(store: Store, hits: Sequence[Hit]) -> list[Session | None]:
+def _sessions(store: Store, hits: Sequence[Hit]) -> Sequence[Session | None]:
     """The session of each match; None if there is none, or if the sessions of its tree are damaged."""
-    search = Parts.of(store).search
     try:
-        return search.sessions_of([hit.node for hit in hits])
+        return store.sessions.with_messages([hit.node for hit in hits])
     except ClewError:  # one tree is damaged: find out which
         return [_session(hit) for hit in hits]
 

@@ -16,7 +16,6 @@ from clew.errors import ClewError, Closed, NotFound, Sealed, WrongKey
 from clew.exports.render.message import VERSION
 from clew.exports.to_html import style
 from clew.keys import Key
-from clew.store.parts import Parts
 from clew.store.session import Session
 from clew.store.store import Store
 from clew.web.secrets import SecretFinder
@@ -91,6 +90,12 @@ class Site:
                     raise Locked from None
                 self._index(self._store)
             return self._store
+
+    @property
+    def is_sealed(self) -> bool:
+        """True if the open store is sealed. Then no page has a title that a browser would keep on disk."""
+        store = self._store
+        return store is not None and store.sealed
 
     @property
     def can_lock(self) -> bool:
@@ -169,7 +174,7 @@ class Site:
 
         def work() -> None:
             with suppress(ClewError):
-                Parts.of(store).search("clew", limit=1, newest=True, progress=self.still_open)
+                store.search("clew", limit=1, newest=True, progress=self.still_open)
 
         threading.Thread(target=work, name="clew-index", daemon=True).start()
 

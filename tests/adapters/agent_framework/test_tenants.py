@@ -64,3 +64,19 @@ def test_tenants(opened, kind, arity):
     check(stores, kind, arity, seed=1, steps=80)
     for store in stores.values():
         store.close()
+
+
+def test_a_checkpoint_of_another_workflow(opened):
+    """A checkpoint that is stored again by another workflow is listed by that one alone."""
+    with opened(ClewCheckpointStorage) as checkpoints:
+
+        async def run():
+            for name in ("a", "b"):
+                await checkpoints.save(
+                    WorkflowCheckpoint(workflow_name=name, graph_signature_hash="x", checkpoint_id="1")
+                )
+            assert await checkpoints.list_checkpoint_ids(workflow_name="a") == []
+            assert await checkpoints.list_checkpoint_ids(workflow_name="b") == ["1"]
+            assert (await checkpoints.get_latest(workflow_name="b")).workflow_name == "b"
+
+        asyncio.run(run())

@@ -10,6 +10,7 @@ pytest.importorskip("llama_index.core", reason="llama-index-core is not installe
 
 from llama_index.core.llms import ChatMessage
 
+import clew
 from clew.adapters.llama_index import ClewChatStore, ClewDBChatStore
 from tests.adapters.tenants import check, workspaces
 
@@ -57,3 +58,12 @@ def test_tenants(opened, kind):
     check(stores, kind, 1, seed=1, steps=80)
     for store in stores.values():
         store.close()
+
+
+def test_a_label_of_another_program(opened):
+    """A session that is no chat does not disturb the list of keys, though it has the label of chats."""
+    with opened(clew.open) as store:
+        chats = ClewChatStore(store)
+        chats.add_message("a", ChatMessage(role="user", content="hello"))
+        store.sessions.create(labels=["llama-index"], extra={"llama-index": {"at": [None, 1], "runs": [["active", 1]]}})
+        assert chats.get_keys() == ["a"]

@@ -14,7 +14,7 @@ from clew.adapters.openai_agents import ClewSession
 from clew.sources.importer import import_item
 from clew.sources.items import items
 from clew.sources.registry import find
-from tests.adapters.tenants import check, workspaces
+from tests.adapters.tenants import PARTS, UUID, check, workspaces
 
 
 class Sessions:
@@ -89,3 +89,30 @@ def test_a_session_in_the_trash_is_not_imported_again(opened, tmp_path):
         load(store, two)
         shown = sorted([node.text for node in one.path()] for one in store.sessions.list().items)
         assert shown == [["first", "second"], ["other"]]
+
+
+def test_two_databases_after_a_purge(opened, tmp_path):
+    """When the session of one database was purged, the other database continues its own, and stores nothing twice."""
+    with opened(clew.open) as store:
+        one, two = tmp_path / "one.db", tmp_path / "two.db"
+        write(one, **{"user-1": ["first"]})
+        write(two, **{"user-1": ["other"]})
+        load(store, one)
+        load(store, two)
+        asyncio.run(ClewSession("user-1", store).purge())
+        write(two, **{"user-1": ["more"]})
+        load(store, two)
+        assert [[node.text for node in one.path()] for one in store.sessions.list().items] == [["other", "more"]]
+        assert Sessions(store).read(("user-1",)) == []
+
+
+def test_imported_names(opened, tmp_path):
+    """Sessions whose names look alike, also two forms of one UUID, are imported and found apart."""
+    stores = workspaces(opened, ("", "two"))
+    names = ["", UUID.replace("-", ""), *PARTS]
+    write(tmp_path / "theirs.db", **{name: [f"text of {name}"] for name in names})
+    assert load(stores[""], tmp_path / "theirs.db").failed is None
+    stored = [("", (name,), [f"text of {name}"]) for name in names]
+    check(stores, Sessions, 1, seed=1, steps=60, stored=stored)
+    for store in stores.values():
+        store.close()

@@ -172,7 +172,7 @@ def test_the_file_is_never_changed(tmp_path: Path, store: clew.Store, wal: bool,
     made.close()
 
 
-@pytest.mark.checklist("D3")
+@pytest.mark.checklist("D3", "D16", "D22")
 def test_what_is_odd_is_told_and_the_rest_is_taken(store: clew.Store, tmp_path: Path) -> None:
     """Each by its id and why; what follows what is left out is a tree of its own, as is what has no parent."""
     made = Convo(tmp_path / ".cpeconvo")

@@ -87,7 +87,7 @@ def test_saving_all_or_nothing(path: Path) -> None:
     assert messages(path) == before
 
 
-@pytest.mark.checklist("D2")
+@pytest.mark.checklist("D2", "D22")
 def test_ids_run_out(path: Path) -> None:
     """After ten ids that are taken it gives up, and stores nothing."""
     tried: list[str] = []

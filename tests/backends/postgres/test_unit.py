@@ -45,6 +45,7 @@ def test_a_unit_whose_answer_is_lost(proxy: Proxy, when: Cut) -> None:
         assert [node.text for node in session.path()] == ["1", "2", "3"]
         assert len(session.branches()) == 1
         document = store.read(lambda unit: unit.document("document", key))
+        assert document is not None
         assert document.data == b"[2]"
         assert [one.data for one in document.log.read()] == [b"x"]
         assert session.refresh().title == "new"

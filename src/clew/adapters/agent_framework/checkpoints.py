@@ -19,7 +19,7 @@ from clew.adapters.documents import Documents
 from clew.adapters.keyed import Adapter, Keyed, Target, unchanged
 from clew.adapters.threads import in_thread
 from clew.adapters.versions import check_version
-from clew.backends import RefRow, Tx
+from clew.store.unit import Unit
 
 
 class ClewCheckpointStorage(Adapter):
@@ -84,13 +84,15 @@ class ClewCheckpointStorage(Adapter):
     # -- on a thread
 
     def _save(self, about: dict[str, str], data: str) -> None:
-        def work(tx: Tx) -> RefRow:
-            names = ("checkpoint", about["id"])
-            row = self._documents.put(tx, names, about, groups=[("workflow", about["workflow"])])
-            self._documents.put(tx, ("content", about["id"]), data, owner=row)
-            return row
+        def work(unit: Unit) -> None:
+            names, groups = ("checkpoint", about["id"]), [("workflow", about["workflow"])]
+            before = self._documents.value(self._documents.find(*names), about)
+            checkpoint = self._documents.put(unit, names, about, groups=groups)
+            if before["workflow"] != about["workflow"]:
+                self._documents.set_groups(unit, checkpoint, groups)
+            self._documents.put(unit, ("content", about["id"]), data, owner=checkpoint)
 
-        self._keyed.refs.write_one(work)
+        self._keyed.write(work)
 
     def _load(self, id: str) -> str | None:
         found: str | None = self._documents.value(self._documents.find("content", id))
@@ -98,7 +100,7 @@ class ClewCheckpointStorage(Adapter):
 
     def _list(self, workflow: str) -> list[dict[str, str]]:
         """Facts about a workflow's checkpoints, oldest first, without reading the checkpoints themselves."""
-        found = [self._documents.value(row) for row in self._documents.group("workflow", workflow)]
+        found = [self._documents.value(one) for one in self._documents.group("workflow", workflow)]
         return [one for one in reversed(found) if one["workflow"] == workflow]
 
     def _decode(self, encoded: Any) -> WorkflowCheckpoint:

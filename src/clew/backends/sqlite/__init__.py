@@ -112,6 +112,10 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
         return self.path if self._opener.one_name and not self.memory else None
 
     @property
+    def unencrypted(self) -> bool:
+        return False
+
+    @property
     def beyond(self) -> tuple[str, ...]:
         return ()
 

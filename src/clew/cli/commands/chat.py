@@ -35,7 +35,6 @@ from clew.cli.setup.redaction_rules import in_settings
 from clew.providers.errors import ProviderError
 from clew.providers.registry import OFFLINE
 from clew.store.origin import origin_of
-from clew.store.parts import Parts
 
 if TYPE_CHECKING:
     from clew.base.messages import Native
@@ -235,7 +234,7 @@ def _find_session(store: clew.Store, resume_id: str | None) -> tuple[clew.Sessio
     found = find(store, resume_id)
     if isinstance(found, clew.Session):
         return found, None, False
-    holder = Parts.of(store).search.session_of(found)
+    holder = store.sessions.with_message(found)
     if holder is None:
         return store.sessions.create(at=found.id, cwd=os.getcwd()), found.id, True
     if holder.head_id == found.id and not holder.is_subagent:

@@ -24,7 +24,6 @@ from clew.cli.setup import settings
 from clew.cli.setup.open_store import location, open_untouched, store_option
 from clew.engine.mirrors import PENDING
 from clew.errors import install_hint
-from clew.store.parts import Parts
 
 LOG, SPACE = 64 << 20, 200 << 20
 """Size of the write-ahead log to warn about, and minimum free disk space, in bytes."""
@@ -146,7 +145,7 @@ def _store() -> Iterator[Check]:
     with open_untouched() as store:
         if "://" in path:
             yield Check("store", "ok", f"{store.path}, on a server")
-            if Parts.of(store).engine.backend.unencrypted:  # type: ignore[attr-defined]
+            if store.unencrypted:
                 hint = "Add sslmode=verify-full to the URL."
                 yield Check(
                     "tls", "note", "the connection to the server on another host is not encrypted (no TLS)", hint
@@ -187,25 +186,22 @@ def _file(path: str) -> Iterator[Check]:
 
 def _objects(store: clew.Store) -> Iterator[Check]:
     """Checks the object storage, if the store uses it."""
-    from clew.engine import blob_objects
-
-    engine = Parts.of(store).engine
-    count = engine.read(lambda tx: tx.maintenance.sizes())["objects"]
+    count = store.blobs.objects()
     if not count:
         return
-    if engine.bucket is None:
+    if store.blobs.bucket is None:
         hint = "Set it with --blobs, CLEW_BLOBS, or 'clew config set blobs'."
         yield Check(
             "objects", "wrong", f"{many(count, 'attachment')} in object storage, but its location is not set", hint
         )
         return
     try:
-        blob_objects.reachable(engine.bucket, engine.store_id)
+        store.blobs.check_bucket()
         gone = store.blobs.sweep(dry_run=True)
     except clew.Unavailable as error:
         yield Check("objects", "wrong", error.message, error.hint)
         return
-    yield Check("objects", "ok", f"{count:,} in {engine.bucket.name}")
+    yield Check("objects", "ok", f"{count:,} in {store.blobs.bucket}")
     if gone.objects:
         about = many(gone.objects, "unused object")
         yield Check("leftovers", "note", about, "Remove them with: clew gc")
@@ -220,7 +216,7 @@ def _work(store: clew.Store) -> Iterator[Check]:
         hint = "See 'clew key status'. Run the same 'clew key' command again to continue."
         yield Check("key", "wrong", f"{status.state} was interrupted", hint)
     if status.state == "sealed":
-        for folder in filter(os.path.isdir, Parts.of(store).purger.mirrors.folders()):
+        for folder in filter(os.path.isdir, store.mirrors()):
             hint = "Remove it if you do not need it."
             yield Check("mirror", "note", f"{plain(folder)} contains conversations in clear text", hint)
     hint = "The next command that writes clears them, if no other program has the store open."

@@ -15,7 +15,7 @@ from clew.base import ids
 from clew.base.visible import plain
 from clew.cli.exits import FAILED, PARTIAL, say
 from clew.cli.options import dry_run_option, examples, yes_option
-from clew.cli.output.json import Form, iso, json_options, out_lines, out_value, out_values
+from clew.cli.output.json import Form, home_short, iso, json_options, out_lines, out_value, out_values
 from clew.cli.output.text import dim, many, style, warn, wrap
 from clew.cli.output.times import local, parse_since
 from clew.cli.setup.ask import can_ask, confirm
@@ -23,7 +23,6 @@ from clew.cli.setup.find import describe_session, find_session
 from clew.cli.setup.open_store import open_existing, open_for_reading, store_option
 from clew.engine.mirrors import PENDING
 from clew.engine.receipts import Reason, Receipt
-from clew.store.parts import Parts
 
 _LEFT = {
     "wal": "traces in the write-ahead log, which another program has open",
@@ -87,7 +86,8 @@ def purge(
 
     This cannot be undone. Messages shared with a fork are kept, and so are conversations on hold. Prints a receipt,
     which is stored and has no content. Exit code 8 if some could not be purged, or if cleanup is pending. Conversations
-    that are already purged are skipped: repeat the command after an interruption, or to finish pending cleanup.
+    that are already purged are skipped: repeat the command after an interruption, or to finish pending cleanup. Files
+    that conversations were imported from do not change; those that still exist are listed.
     """
     if forget_mirror is not None:
         if sessions or trash or everything or before is not None or dry_run:
@@ -108,12 +108,11 @@ def purge(
                 names, trashed=trash, everything=everything, before=before, reason=reason, dry_run=dry_run
             )
 
-        going: list[str] = []
-        if names is not None or not yes:
-            would = run(dry_run=True)
-            going = [describe_session(store, one) for one in would.sessions[:NAMED]]
-            if would.sessions and not dry_run and not yes and not _confirm(would, going):
-                ctx.exit(say("nothing was purged", "", FAILED))
+        would = run(dry_run=True)
+        going = [describe_session(store, one) for one in would.sessions[:NAMED]]
+        files = original_files(store, would.sessions)
+        if would.sessions and not dry_run and not yes and not _confirm(would, going, files):
+            ctx.exit(say("nothing was purged", "", FAILED))
         try:
             receipt = run(dry_run=dry_run)
         except KeyboardInterrupt:
@@ -121,21 +120,42 @@ def purge(
             raise
         if gone and not dry_run:
             receipt = _with_earlier(store, receipt, gone)
+        stays = list(dict.fromkeys(path for one in receipt.sessions for path in files.get(one, ())))
         if form == "text":
-            out_lines(_receipt_lines(receipt, dry_run, going))
+            out_lines([*_receipt_lines(receipt, dry_run, going), *original_lines(stays)])
         else:
-            out_value(_json(receipt), form)
+            out_value({**_json(receipt), "originals": stays}, form)
         for failure in receipt.failures:
             say(failure.error, "", FAILED)
     ctx.exit(_code(receipt))
 
 
-def _confirm(would: Receipt, going: list[str]) -> bool:
-    """Names what would go, and asks."""
+def _confirm(would: Receipt, going: list[str], files: dict[str, tuple[str, ...]]) -> bool:
+    """Names what would go, and what stays, and asks."""
     warn(f"This deletes {_counts(would)}. It cannot be undone.")
-    for one in _going_lines(going, len(would.sessions)):
+    stays = dict.fromkeys(path for paths in files.values() for path in paths)
+    for one in (*_going_lines(going, len(would.sessions)), *original_lines([*stays])):
         warn(one)
     return confirm("Purge?")
+
+
+def original_files(store: clew.Store, sessions: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """For each session the files that it was imported from, if they still exist."""
+    from clew.sources.originals import originals
+
+    return originals(store, sessions)
+
+
+def original_lines(files: list[str]) -> Iterator[str]:
+    """The files of other tools that still have what is deleted here."""
+    if not files:
+        return
+    verb, them = ("has", "it") if len(files) == 1 else ("have", "them")
+    yield from wrap(f"  {many(len(files), 'file')} of other tools still {verb} the text; clew does not change {them}:")
+    for path in files[:NAMED]:
+        yield f"    {plain(home_short(path))}"
+    if len(files) > NAMED:
+        yield f"    … and {many(len(files) - NAMED, 'more file')}"
 
 
 def _going_lines(going: list[str], total: int) -> Iterator[str]:
@@ -176,7 +196,7 @@ def _split_purged(store: clew.Store, names: tuple[str, ...]) -> tuple[list[str],
     kept, gone, purged = list[str](), set[str](), None
     for name in names:
         try:
-            Parts.of(store).table.find_anywhere(name)
+            store.sessions.find_anywhere(name)
         except clew.NotFound:
             if purged is None:
                 purged = [ids.parse(id) for receipt in store.sessions.receipts() for id in receipt.sessions]
@@ -194,7 +214,7 @@ def _split_purged(store: clew.Store, names: tuple[str, ...]) -> tuple[list[str],
 
 def _with_earlier(store: clew.Store, receipt: Receipt, gone: set[str]) -> Receipt:
     """Retries pending cleanup of sessions purged before, and adds what remains to the receipt."""
-    Parts.of(store).purger.finish()
+    store.clear_traces()
     earlier = [what for one in store.sessions.receipts() if gone.intersection(one.sessions) for what in one.pending]
     pending = tuple(dict.fromkeys((*receipt.pending, *earlier)))
     return receipt._replace(pending=pending, finished_at=None if pending else receipt.finished_at)

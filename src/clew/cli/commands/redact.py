@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clew.base.visible import plain
+from clew.cli.commands.purge import original_files, original_lines
 from clew.cli.exits import DAMAGED, FAILED, PARTIAL, say
 from clew.cli.options import dry_run_option, examples, yes_option
 from clew.cli.output.json import Form, json_options, out_lines, out_value
@@ -104,6 +105,8 @@ def _apply(typed: str, found_by: Rules, form: Form, *, dry_run: bool, yes: bool)
             out_lines(_change_lines(store, node.handle, done, "would remove" if dry_run else "removed"), paged=False)
             if done.receipt is not None and not dry_run:
                 out_lines([dim(f"  receipt {done.receipt.id}")], paged=False)
+            files = [path for paths in original_files(store, done.sessions).values() for path in paths]
+            out_lines(original_lines([*dict.fromkeys(files)]), paged=False)
     failures = () if done.receipt is None else done.receipt.failures
     for failure in failures:
         say(f"{failure.session}: {failure.error}", "", FAILED)

@@ -18,7 +18,6 @@ from clew.cli.output.progress import ProgressLine
 from clew.cli.output.text import is_terminal, note, out, warn
 from clew.cli.setup import key_sources
 from clew.cli.setup.open_store import key_source, open_with_its_key, open_with_key, store_option
-from clew.store.parts import Parts
 
 if TYPE_CHECKING:
     from clew.upkeep.rekey import Status
@@ -69,7 +68,7 @@ def seal(ctx: click.Context, passphrase: bool, form: Form) -> None:
             key = source.key()
         with _resumable("seal", store), ProgressLine("sealing") as progress:
             store.seal(key, progress=progress)
-        for folder in Parts.of(store).purger.mirrors.folders():
+        for folder in store.mirrors():
             warn(f"The mirror {plain(folder)} still contains conversations in clear text. Remove the folder.")
         ctx.exit(_print_status(store, "is now sealed", form, remind=True))
 

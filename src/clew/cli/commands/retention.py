@@ -19,7 +19,6 @@ from clew.cli.output.times import local, parse_until
 from clew.cli.setup.find import find_session
 from clew.cli.setup.open_store import open_existing, open_for_reading, store_option
 from clew.engine.session_data import LONGEST, MOST_DAYS, SHORTEST
-from clew.store.parts import Parts
 
 if TYPE_CHECKING:
     from clew.retention import Plan, Policy, SweepReport
@@ -238,8 +237,7 @@ def _lines(store: clew.Store, plan: Plan) -> Iterator[str]:
 
 def _title(store: clew.Store, id: str) -> str:
     try:
-        table = Parts.of(store).table
-        title = table.data(table.find_anywhere(id)).title
+        title = store.sessions.find_anywhere(id).title
     except clew.ClewError:
         title = None
     return f"{plain(clip(title, 40))}  " if title else ""

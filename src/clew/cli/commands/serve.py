@@ -15,7 +15,6 @@ from clew.cli.output.text import is_terminal, out, warn
 from clew.cli.setup.find import find
 from clew.cli.setup.installation import install_command
 from clew.cli.setup.open_store import open_for_reading, open_unasked, store_option
-from clew.store.parts import Parts
 from clew.web.address import PORT
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def open(id: str, port: int | None, allow_write: bool, no_browser: bool) -> None
         if isinstance(found, clew.Session):
             to = f"/c/{found.id}"
         else:
-            owner = Parts.of(store).search.session_of(found)
+            owner = store.sessions.with_message(found)
             if owner is None:
                 raise clew.NotFound("conversation", "", hint="The message belongs to no conversation.")
             to = f"/c/{owner.id}/m/{found.id}"

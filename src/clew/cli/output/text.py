@@ -183,9 +183,17 @@ def out_jsonl(values: Iterable[Any]) -> None:
 
 
 def _out_json(value: Any, indent: int) -> None:
+    import json
+
     import msgspec
 
-    out_document(msgspec.json.format(msgspec.json.encode(value), indent=indent).decode())
+    from clew.sources.values import without_surrogates
+
+    try:
+        encoded = msgspec.json.encode(value)
+    except UnicodeEncodeError:  # the name of a file is not UTF-8
+        encoded = without_surrogates(json.dumps(msgspec.to_builtins(value)).encode())
+    out_document(msgspec.json.format(encoded, indent=indent).decode())
 
 
 def out_document(encoded: str) -> None:

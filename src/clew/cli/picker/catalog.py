@@ -12,7 +12,6 @@ from typing import Literal, NamedTuple
 import clew
 from clew.base.visible import plain
 from clew.store.origin import origin_of
-from clew.store.parts import Parts
 
 Scope = Literal["directory", "repository", "everything"]
 SCOPES: tuple[Scope, ...] = ("directory", "repository", "everything")
@@ -89,7 +88,7 @@ class Catalog:
             return []
         found: dict[str, tuple[CatalogRow, str]] = {}
         with suppress(clew.Unavailable):
-            for hit in Parts.of(self.store).search(query, limit=50, newest=True):
+            for hit in self.store.search(query, limit=50, newest=True):
                 session = hit.session
                 row = None if session is None else self.row(session.id)
                 if row is not None and row.id not in known and self.within(row, scope):

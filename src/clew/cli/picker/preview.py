@@ -18,7 +18,6 @@ from clew.cli.output.tree_layout import snippet
 from clew.cli.picker.catalog import CatalogRow, content_query
 from clew.exports.to_markdown import read
 from clew.store.origin import origin_of
-from clew.store.parts import Parts
 
 LAST = 12
 """Number of messages in the preview."""
@@ -98,7 +97,7 @@ def _match(store: clew.Store, session: clew.Session, typed: str) -> str | None:
     if query is None:
         return None
     with suppress(clew.Unavailable, clew.Invalid):
-        for hit in Parts.of(store).search(query, session=session.id, limit=1):
+        for hit in store.search(query, session=session.id, limit=1):
             return hit.node.id
     return None
 

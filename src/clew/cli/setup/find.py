@@ -91,7 +91,7 @@ def find_point(store: clew.Store, typed: str | None) -> tuple[clew.Session, str 
     found = find_session(store, None) if typed is None else find(store, typed)
     if isinstance(found, clew.Session):
         return found, None
-    session = _session_of(store, found)
+    session = store.sessions.with_message(found, branches=True)
     if session is None:
         raise NotFound("conversation of message", str(typed), hint="The message belongs to no conversation.")
     return session, found.id
@@ -119,13 +119,9 @@ def find_trashed(store: clew.Store, typed: str) -> str:
 
 def describe_session(store: clew.Store, id: str) -> str:
     """The handle and title of a conversation, in the trash or not; its id if it is damaged."""
-    from clew.store.parts import Parts
-    from clew.store.session import Session
-
-    parts = Parts.of(store)
     try:
-        row = parts.table.find_anywhere(id)
-        handle, title = Session(parts, row).handle, parts.table.data(row).title
+        session = store.sessions.find_anywhere(id)
+        handle, title = session.handle, session.title
     except clew.ClewError:
         return id
     return f"{handle} ({plain(clip(title, 60))})" if title else f"{handle} (untitled)"
@@ -193,15 +189,9 @@ def _message_of_cpe(store: clew.Store, typed: str) -> clew.Node | None:
     return None
 
 
-def _session_of(store: clew.Store, node: clew.Node) -> clew.Session | None:
-    from clew.store.parts import Parts
-
-    return Parts.of(store).search.session_with(node)
-
-
 def _message_hint(store: clew.Store, typed: str, node: clew.Node) -> str:
     """What to type instead of the id of a message, where a conversation is expected."""
-    session = _session_of(store, node)
+    session = store.sessions.with_message(node, branches=True)
     of = "" if session is None else f" of conversation {_describe(session)}; to act on all of it, use {session.handle}"
     return f"{plain(typed)} is a message{of}. Delete only the message with: clew conversation delete {plain(typed)}"
 

@@ -13,6 +13,8 @@ from clew.providers.json_values import Json
 
 MAX_TOKENS = 8192
 """Default maximum tokens of an answer: the API requires a number."""
+_ENVELOPE = frozenset({"id", "type", "model", "stop_reason", "stop_sequence", "usage"})
+"""The fields of an answer other than role and content."""
 _RULES: wire.Rules = (
     (lambda message: message.get("role") not in ("user", "assistant", "system"), "its role is unknown"),
     *wire.content_rules("content"),
@@ -24,6 +26,21 @@ _RULES: wire.Rules = (
         ),
         "it does not say which tool call it answers",
     ),
+    (
+        lambda message: not all(map(_is_call, (one for one in wire.blocks(message) if one["type"] == "tool_use"))),
+        "it has a tool call without an id, a name or an input object",
+    ),
+    (
+        lambda message: any(
+            block["type"] == "thinking" and not isinstance(block.get("signature"), str)
+            for block in wire.blocks(message)
+        ),
+        "it has thinking without a signature",
+    ),
+    (
+        lambda message: not _ENVELOPE.isdisjoint(message),
+        "it has fields of an answer that no request can have, such as usage",
+    ),
 )
 _COUNTS = {"input": ["input_tokens"], "output": ["output_tokens"], "cached": ["cache_read_input_tokens"]}
 
@@ -33,6 +50,7 @@ class ClaudeWire:
 
     provider = "claude"
     accepts = frozenset({"claude"})
+    results_in: wire.ResultsIn = "next turn"
 
     def user(self, text: str) -> bytes:
         return wire.dump({"role": "user", "content": text})
@@ -84,12 +102,21 @@ class ClaudeWire:
     def check(self, message: Json, *, first: bool = False) -> str | None:
         if first and message.get("role") == "system":
             return "the system prompt is not a message: it is the snapshot's system_prompt"
+        if first and message.get("role") == "assistant":
+            return "the first message must be the user's"
         return wire.broken_rule(_RULES, message)
 
     def calls(self, message: Json) -> wire.CallIds:
         blocks = wire.blocks(message)
-        made = {block["id"] for block in blocks if block["type"] == "tool_use" and isinstance(block.get("id"), str)}
-        return wire.CallIds(made, {block["tool_use_id"] for block in blocks if block["type"] == "tool_result"})
+        made = [block["id"] for block in blocks if block["type"] == "tool_use"]
+        answered = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
+        return wire.CallIds(made, answered, message["role"] == "assistant")
+
+
+def _is_call(block: Json) -> bool:
+    return (
+        isinstance(block.get("id"), str) and isinstance(block.get("name"), str) and isinstance(block.get("input"), dict)
+    )
 
 
 class _Body(msgspec.Struct):

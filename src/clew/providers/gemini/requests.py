@@ -22,7 +22,7 @@ _RULES: wire.Rules = (
         ),
         "its parts are not a list of objects",
     ),
-    (lambda message: not message["parts"], "it has no parts"),
+    (lambda message: not message["parts"] or not all(message["parts"]), "it has no parts, or an empty one"),
 )
 _COUNTS = {
     "input": ["promptTokenCount"], "output": ["candidatesTokenCount"], "cached": ["cachedContentTokenCount"],
@@ -35,6 +35,7 @@ class GeminiWire:
 
     provider = "gemini"
     accepts = frozenset({"gemini"})
+    results_in: wire.ResultsIn = "next message"
 
     def user(self, text: str) -> bytes:
         return wire.dump({"role": "user", "parts": [{"text": text}]})
@@ -94,12 +95,13 @@ class GeminiWire:
 
     def calls(self, message: Json) -> wire.CallIds:
         # Ids are optional; a result always has the name of the function.
-        return wire.CallIds(_names(message, "functionCall"), _names(message, "functionResponse"))
+        by_model = message.get("role") == "model"
+        return wire.CallIds(_names(message, "functionCall"), _names(message, "functionResponse"), by_model)
 
 
-def _names(message: Json, kind: str) -> set[str]:
+def _names(message: Json, kind: str) -> list[str]:
     found = (part.get(kind) for part in message["parts"])
-    return {one["name"] for one in found if isinstance(one, dict) and isinstance(one.get("name"), str)}
+    return [one["name"] for one in found if isinstance(one, dict) and isinstance(one.get("name"), str)]
 
 
 class _Candidate(msgspec.Struct):

@@ -46,6 +46,8 @@ _RULES: wire.Rules = (
 class CompletionsWire:
     """Requests and answers of chat completions, for messages of `provider`."""
 
+    results_in: wire.ResultsIn = "next messages"
+
     def __init__(self, provider: str, *, accepts: Iterable[str] = ("openai", COMPATIBLE)) -> None:
         self.provider = provider
         self.accepts = frozenset(accepts)
@@ -105,8 +107,8 @@ class CompletionsWire:
         return wire.broken_rule(_RULES, message)
 
     def calls(self, message: Json) -> wire.CallIds:
-        answered = {message["tool_call_id"]} if message["role"] == "tool" else set()
-        return wire.CallIds({call["id"] for call in _calls(message)}, answered)
+        answered = [message["tool_call_id"]] if message["role"] == "tool" else []
+        return wire.CallIds([call["id"] for call in _calls(message)], answered, message["role"] == "assistant")
 
     def _answer(self, messages: list[bytes], used: Json | None, stop: str | None, model: str | None) -> wire.Answer:
         return wire.answer(self.provider, messages, usage=wire.read_usage(used, _COUNTS), stop=stop, model=model)

@@ -25,6 +25,7 @@ _RULES: wire.Rules = (
         lambda item: "role" not in item and not isinstance(item.get("type"), str),
         "it has neither a role nor a type",
     ),
+    (lambda item: item.get("type") == "message" and "role" not in item, "its role is unknown"),
     *wire.content_rules("content", unless=lambda item: "role" not in item),
     (
         lambda item: (
@@ -39,6 +40,8 @@ _CLOSING = ("response.completed", "response.incomplete")
 
 class ResponsesWire(CompletionsWire):
     """Requests and answers of the Responses API."""
+
+    results_in: wire.ResultsIn = "any message"
 
     def __init__(self) -> None:
         super().__init__("openai-responses", accepts=["openai-responses"])
@@ -86,8 +89,10 @@ class ResponsesWire(CompletionsWire):
 
     def calls(self, message: Json) -> wire.CallIds:
         call = message.get("call_id")
-        ids = {call} if isinstance(call, str) else set[str]()
-        return wire.CallIds(set(), ids) if message.get("type") == "function_call_output" else wire.CallIds(ids, set())
+        ids = [call] if isinstance(call, str) else []
+        if message.get("type") == "function_call_output":
+            return wire.CallIds([], ids, by_model=False)
+        return wire.CallIds(ids, [], by_model=bool(ids) or message.get("role") == "assistant")
 
 
 class _Body(msgspec.Struct):

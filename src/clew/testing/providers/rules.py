@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Any
 
 Json = dict[str, Any]
@@ -23,7 +24,6 @@ def anthropic(asked: Json) -> str | None:
         return "messages: at least one message is required"
     if messages[0]["role"] != "user":
         return "messages: first message must use the user role"
-    open_calls: set[str] = set()
     for at, message in enumerate(messages):
         if set(message) != {"role", "content"}:
             return f"messages.{at}: Extra inputs are not permitted"
@@ -32,15 +32,23 @@ def anthropic(asked: Json) -> str | None:
         blocks = message["content"] if isinstance(message["content"], list) else []
         if not message["content"]:
             return f"messages.{at}: content must not be empty"
-        answered = {block["tool_use_id"] for block in blocks if block["type"] == "tool_result"}
-        if open_calls != answered:
-            return f"messages.{at}: tool_use ids were found without tool_result blocks immediately after"
-        open_calls = {block["id"] for block in blocks if block["type"] == "tool_use"}
         if any(block["type"] == "thinking" and not block.get("signature") for block in blocks):
             return f"messages.{at}: thinking.signature: Field required"
         if any(block["type"].startswith("tool_") for block in blocks) and not asked.get("tools"):
             return "Requests which include tool_use or tool_result blocks must define tools"
+    open_calls: list[str] = []
+    for role, turn in groupby(messages, key=lambda message: message["role"]):  # the API unites them
+        blocks = [block for message in turn for block in _blocks(message["content"])]
+        results = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
+        first = [block["type"] for block in blocks[: len(results)]]
+        if sorted(open_calls) != sorted(results) or set(first) - {"tool_result"}:
+            return f"{role}: tool_use ids were found without tool_result blocks immediately after"
+        open_calls = [block["id"] for block in blocks if block["type"] == "tool_use"]
     return "tool_use ids were found without tool_result blocks" if open_calls else None
+
+
+def _blocks(content: Any) -> list[Json]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
 def completions(asked: Json) -> str | None:
