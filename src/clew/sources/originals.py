@@ -9,7 +9,7 @@ from clew.backends import RefRow, Tx
 from clew.engine.session_data import SOURCE
 from clew.errors import ClewError
 from clew.sources.frames import short_hash
-from clew.sources.history import IMPORTED, ImportedFile, ImportHistory
+from clew.sources.history import IMPORTED, ImportedFile, ImportHistory, file_of
 from clew.sources.layout import origin_of
 from clew.sources.values import storable
 from clew.store.origin import CPE_NOTE
@@ -17,6 +17,7 @@ from clew.store.parts import Parts
 from clew.store.session import Session
 from clew.store.session_table import SUBAGENT
 from clew.store.store import Store
+from clew.store.unit import Document
 
 CPE_FILE = ".cpeconvo"
 """The file in which CPE keeps the conversations of a directory."""
@@ -55,7 +56,7 @@ class _Originals:
             return below + [one for trace in below if trace.kind == SUBAGENT for one in tx.refs_owned(trace.ref)]
 
         rows = self._parts.engine.read(owned)
-        paths = [self._history.file_of(one).path for one in rows if one.kind == IMPORTED]
+        paths = [file_of(Document(self._parts, one)).path for one in rows if one.kind == IMPORTED]
         return paths or self._of_shared(row)
 
     def _of_shared(self, row: RefRow) -> list[str]:
