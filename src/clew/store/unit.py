@@ -149,13 +149,15 @@ _reads, _writes = _verb(writes=False), _verb(writes=True)
 class Unit:
     """One transaction. Reads see a snapshot of the store and the unit's own writes."""
 
-    __slots__ = ("_engine", "_parts", "_proof", "_refs", "_state", "_table", "_tx")
+    __slots__ = ("_engine", "_parts", "_present", "_proof", "_refs", "_state", "_table", "_tx")
 
     def __init__(self, parts: Parts, tx: Tx, state: int) -> None:
         self._parts, self._tx, self._state = parts, tx, state
         self._engine, self._refs, self._table = parts.engine, parts.refs, parts.table
         self._proof: Callable[[Tx], bool] | None = None
         """Whether the store has the last change: True, False, or Unavailable if it was changed again."""
+        self._present: set[int] = set()
+        """Numbers of the sessions and documents that this unit has found, and that it need not look up again."""
 
     # -- sessions
 
@@ -163,7 +165,10 @@ class Unit:
     def session(self, id: str | bytes, *, subagent: bool = False, trashed: bool = False) -> Session | None:
         """A session by id; None if there is none, or if it is in the trash and `trashed` is False."""
         row = self._tx.ref(self._engine.workspace, SUBAGENT if subagent else SESSION, _key(id))
-        return None if row is None or (row.trashed_at is not None and not trashed) else Session(self._parts, row)
+        if row is None or (row.trashed_at is not None and not trashed):
+            return None
+        self._note_present(row)
+        return Session(self._parts, row)
 
     @_reads
     def sessions_at(self, message: str | bytes) -> list[Session]:
@@ -198,7 +203,7 @@ class Unit:
         point = None if at is None else self._point(at)
         if beside is not None and point is None:
             point = InsertPoint(self._tree(beside))
-        above = None if owner is None else self._row(owner).ref
+        above = None if owner is None else self._found_row(owner).ref
         kind = SESSION if data.agent is None else SUBAGENT
         row = self._table.add_at(self._tx, data, _key(id), kind, at=point, owner=above, active_at=active_at)
         return Session(self._parts, self._changed(row))
@@ -236,6 +241,7 @@ class Unit:
 
         row = row_of(session)
         now = self._refs.get(self._tx, row.kind, row.key, trashed=True)
+        self._present.clear()
         if now.trashed_at is None:
             audit.note_if_enabled(self._engine, self._refs, self._tx, "trash", session.id)
             now = self._changed(trash.put(self._engine, self._refs, self._tx, now))
@@ -317,8 +323,10 @@ class Unit:
             done = self._refs.append_next(tx, row, False if after is HEAD else _key(after), drafts)
             if done is not None:
                 self._proof = partial(_has_node, id=drafts[-1].id)
+                self._present.add(row.ref)
                 return done.nodes
         state, derived = self._refs.head_state(tx, row), None
+        self._present.add(row.ref)
         if after is HEAD:
             point = state.insert_point
         else:
@@ -370,6 +378,7 @@ class Unit:
         left = refs.head_state(tx, row).insert_point
         owned = [refs.change(tx, one, refs.data(one), look=one.look, owner=None) for one in tx.refs_owned(row.ref)]
         data = self._table.data(row)
+        self._present.clear()
         tx.set_labels(row.ref, ())
         tx.delete_ref(row.ref)
         new = self._table.add_at(tx, data, row.key, row.kind, at=point, owner=row.owner, active_at=row.active_at)
@@ -455,7 +464,10 @@ class Unit:
     def document(self, kind: str, id: str | bytes) -> Document | None:
         """A document by key; None if there is none, or if its session is in the trash."""
         row = self._tx.ref(self._engine.workspace, kind, _key(id))
-        return None if row is None or row.trashed_at is not None else Document(self._parts, row)
+        if row is None or row.trashed_at is not None:
+            return None
+        self._note_present(row)
+        return Document(self._parts, row)
 
     @_reads
     def documents(
@@ -515,7 +527,7 @@ class Unit:
                 raise Conflict("the session of this document is in the trash", hint="Restore it or purge it.")
             row = self._refs.change(tx, self._refs.verify(row), payload, look=row.look if index is None else index)
         else:
-            above = None if owner is None else self._refs.get(tx, owner._row.kind, owner._row.key)
+            above = None if owner is None else self._found_row(owner)
             tree = above.tree if above is not None and (at is not None or kind in _IN_TREE) else None
             point = None if at is None else self._point(at, tree)
             row = self._refs.add(
@@ -528,9 +540,11 @@ class Unit:
 
     @_writes
     def label(self, document: Document, labels: Sequence[bytes]) -> None:
-        """Replaces the labels of a document."""
-        self._tx.set_labels(document._row.ref, labels)
-        self._proof = partial(_has_labels, ref=document._row.ref, labels=set(labels))
+        """Replaces the labels of a document. Writes nothing if they are equal."""
+        ref = document._row.ref
+        if not _has_labels(self._tx, ref, set(labels)):
+            self._tx.set_labels(ref, labels)
+            self._proof = partial(_has_labels, ref=ref, labels=set(labels))
 
     @_reads
     def has_label(self, document: Document, label: bytes) -> bool:
@@ -544,6 +558,7 @@ class Unit:
         Clears no traces: `purge` does. Conflict if it is held.
         """
         row = self._same(what)
+        self._present.clear()
         if row is not None:
             deletion.delete_ref(self._engine, self._tx, row)
             self._proof = partial(_is_gone, row=row)
@@ -552,6 +567,7 @@ class Unit:
     def discard(self, document: Document) -> None:
         """Deletes a document that is only bookkeeping, such as a mark: also of a held session. Idempotent."""
         row = self._same(document)
+        self._present.clear()
         if row is not None:
             self._tx.delete_ref(row.ref)
             self._proof = partial(_is_gone, row=row)
@@ -570,7 +586,7 @@ class Unit:
             for id, data in entries
         ]
         if rows:
-            if self._same(of) is None:
+            if row.ref not in self._present and self._same(of) is None:
                 raise NotFound(row.kind, ids.text(row.key), hint="It was deleted.")
             add_entries(engine, self._tx, row, rows)
             self._proof = partial(_has_entry, id=rows[-1][0])
@@ -587,7 +603,7 @@ class Unit:
         """Stores bytes as a blob of a session, once; returns its digest. Something must `use` it, or it is deleted."""
         tree = self._tree(session)
         digest = put_in(Blobs(self._engine, lambda: tree), self._tx, tree, data).digest
-        self._proof = partial(_has_blob, tree=tree, look=self._engine.blob_hash(tree, digest))
+        self._has_stored(tree, [digest])
         return digest
 
     @_writes
@@ -596,7 +612,7 @@ class Unit:
         tree = self._tree(session)
         if contents:
             put_all_in(Blobs(self._engine, lambda: tree), self._tx, tree, contents)
-            self._proof = partial(_has_blob, tree=tree, look=self._engine.blob_hash(tree, contents[-1][0]))
+            self._has_stored(tree, [digest for digest, _ in contents])
 
     @_writes
     def use(self, document: Document, session: Session, digests: Iterable[str], *, only: bool = False) -> None:
@@ -621,6 +637,14 @@ class Unit:
         """The present row. NotFound if it was deleted or is in the trash."""
         row = of._row
         return self._refs.get(self._tx, row.kind, row.key)
+
+    def _found_row(self, of: Target) -> RefRow:
+        """A row of which number, kind, key and tree are present: `_row`, unless this unit has found it before."""
+        return of._row if of._row.ref in self._present else self._row(of)
+
+    def _note_present(self, row: RefRow) -> None:
+        if row.trashed_at is None:
+            self._present.add(row.ref)
 
     def _same(self, of: Target) -> RefRow | None:
         """The present row, in the trash or not; None if it was deleted, also if another has its key now."""
@@ -676,7 +700,16 @@ class Unit:
 
         audit.note(self._engine, self._refs, self._tx, event, session.id)
 
+    def _has_stored(self, tree: int, digests: Iterable[str]) -> None:
+        """Adds blobs to the proof: alone they prove nothing, as the store may have had them before."""
+        now, looks = self._proof, [(tree, self._engine.blob_hash(tree, digest)) for digest in digests]
+        if isinstance(now, partial) and now.func is _has_blobs:
+            now.keywords["blobs"].extend(looks)
+        else:
+            self._proof = partial(_has_blobs, blobs=looks, proof=now)
+
     def _changed(self, row: RefRow) -> RefRow:
+        self._note_present(row)
         self._proof = partial(self._refs.is_stored, left=row)
         return row
 
@@ -775,8 +808,8 @@ def _has_node(tx: Tx, id: bytes) -> bool:
     return tx.node(id) is not None
 
 
-def _has_blob(tx: Tx, tree: int, look: bytes) -> bool:
-    return tx.blobs.blob(tree, look) is not None
+def _has_blobs(tx: Tx, blobs: list[tuple[int, bytes]], proof: Callable[[Tx], bool] | None) -> bool:
+    return (proof is None or proof(tx)) and all(tx.blobs.blob(tree, look) is not None for tree, look in blobs)
 
 
 def _has_entry(tx: Tx, id: bytes) -> bool:
