@@ -10,12 +10,9 @@ from contextlib import closing
 import pytest
 
 import clew
-from clew.adapters.chains import place, replace
 from clew.adapters.keyed import Keyed
 from clew.adapters.versions import check_version
-from clew.base import ids
 from clew.sources.writing import session_id
-from clew.store.session import Session
 
 
 @pytest.fixture
@@ -26,7 +23,7 @@ def keyed(tmp_path):
 
 
 def ensure(keyed, *names):
-    return Session(keyed.parts, keyed.engine.write(lambda tx: keyed.ensure(tx, *names)))
+    return keyed.ensured(*names)
 
 
 def test_a_key_is_a_session(keyed):
@@ -50,7 +47,7 @@ def test_a_key_reveals_nothing(keyed, tmp_path):
         ensure(keyed, "secret-user")
         assert db.execute("SELECT key FROM refs").fetchall() == [(keyed.key("secret-user"),)]
     other = Keyed(tmp_path / "other.db", "made-up", {})
-    assert other.session_id("secret-user") != keyed.session_id("secret-user")
+    assert other.id("secret-user") != keyed.id("secret-user")
     other.close()
 
 
@@ -72,9 +69,8 @@ def test_an_open_store_stays_open(tmp_path):
 
 
 def move(keyed, session, after, *texts):
-    drafts = [keyed.engine.draft(clew.user(text)) for text in texts]
-    target = None if after is None else ids.parse(after)
-    return keyed.engine.write(lambda tx: place(keyed, tx, keyed.row(tx, "a"), target, drafts))
+    drafts = [keyed.draft(clew.user(text)) for text in texts]
+    return keyed.write(lambda unit: unit.append(keyed.session(unit, "a"), drafts, after=after))
 
 
 def test_moves_leave_branches(keyed, sound):
@@ -115,8 +111,8 @@ def test_replace(keyed, sound):
 
 
 def change(keyed, node, *texts):
-    drafts = [keyed.engine.draft(clew.user(text)) for text in texts]
-    keyed.engine.write(lambda tx: replace(keyed, tx, keyed.row(tx, "a"), node, drafts))
+    drafts = [keyed.draft(clew.user(text)) for text in texts]
+    keyed.write(lambda unit: unit.replace(keyed.session(unit, "a"), node, drafts))
 
 
 def test_replace_leaves_others_alone(keyed, sound):
@@ -165,8 +161,7 @@ def test_a_branch_survives_a_purge_of_its_origin(keyed, sound):
     """A message that a fork has left stays, also if only the origin had messages after it and is purged."""
     origin = ensure(keyed, "origin")
     first, second, _ = origin.append([clew.user(text) for text in "123"])
-    point = keyed.engine.read(lambda tx: tx.insert_point(ids.parse(second.id)))
-    fork = Session(keyed.parts, keyed.engine.write(lambda tx: keyed.ensure(tx, "a", at=point)))
+    fork = keyed.write(lambda unit: keyed.ensure(unit, "a", at=second.id))
     move(keyed, fork, first.id, "4")
     assert keyed.purge("origin")
     assert [branch.head_id for branch in fork.branches()] == [second.id]

@@ -12,7 +12,6 @@ import clew
 from clew.adapters.keyed import Keyed
 from clew.adapters.lists import Slice, load_list, raw_message, store_list
 from clew.base.messages import Native
-from clew.store.session import Session
 
 
 def native(text):
@@ -27,21 +26,19 @@ class Lists:
         self.last = Slice()
 
     def store(self, texts):
-        def work(tx):
-            row = self.keyed.ensure(tx, "s")
-            return store_list(self.keyed, tx, row, self.last, [native(text) for text in texts])
+        def work(unit):
+            return store_list(unit, self.keyed.ensure(unit, "s"), self.last, [native(text) for text in texts])
 
-        self.last = self.keyed.engine.write(work)
+        self.last = self.keyed.write(work)
         return self.last
 
     def load(self, at):
-        nodes = self.keyed.engine.read(lambda tx: load_list(self.keyed, tx, at))
+        nodes = self.keyed.read(lambda unit: load_list(unit, at))
         return [json.loads(raw_message(node))["content"] for node in nodes]
 
     @property
     def session(self):
-        row = self.keyed.engine.read(lambda tx: self.keyed.row(tx, "s"))
-        return Session(self.keyed.parts, row)
+        return self.keyed.find("s")
 
 
 @pytest.fixture

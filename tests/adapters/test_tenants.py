@@ -8,14 +8,17 @@ import random
 import pytest
 
 import clew
+from clew.adapters import rows
 from clew.adapters.assembling import Assembler, ModelCall
 from clew.adapters.documents import Documents
 from clew.adapters.keyed import Keyed
 from clew.base import ids
 from clew.base.messages import Native
 from clew.engine.append import append_chain
+from clew.engine.session_data import SessionData
 from clew.sources.contract import join_names
-from clew.store.session import Session
+from clew.store.parts import Parts
+from clew.store.session import row_of
 from tests.adapters.tenants import PARTS, check, keys, workspaces
 
 
@@ -29,15 +32,15 @@ class Sessions:
     def write(self, key, text, *, new):
         keyed = self._keyed
 
-        def work(tx):
-            assert (keyed.find_row(tx, *key) is None) == new
-            row = keyed.ensure(tx, *key)
-            self._documents.put(tx, key, text, owner=row)
-            return row
+        def work(unit):
+            assert (keyed.session(unit, *key, trashed=True) is None) == new
+            session = keyed.ensure(unit, *key)
+            self._documents.put(unit, key, text, owner=session)
+            return session
 
-        session = Session(keyed.parts, keyed.engine.write(work))
-        id = keyed.engine.read(lambda tx: keyed.message_id(tx, "message", *key, str(len(session.path()))))
-        session.append(clew.user(text), id=ids.text(id))
+        session = keyed.write(work)
+        id = keyed.read(lambda unit: keyed.message_id(unit, "message", *key, str(len(session.path()))))
+        session.append(clew.user(text), id=id)
 
     def read(self, key):
         found = self._keyed.find(*key)
@@ -53,7 +56,7 @@ class Calls:
     """Named conversations that are put together from model calls."""
 
     def __init__(self, store):
-        self._keyed = Keyed(store, "made-up", {})
+        self._keyed = rows.Keyed(store, "made-up", {})
 
     def write(self, key, text, *, new):
         # All tenants begin alike.
@@ -105,24 +108,32 @@ def test_joined_names_differ():
 
 
 def test_an_insertion_point_of_another_workspace_is_refused(opened):
-    """The engine stores nothing after a message of another workspace, and no session at one."""
+    """Nothing is stored after a message of another workspace, and no session at one: by a unit, and by the engine."""
     stores = workspaces(opened, ("one", "two"))
     theirs = stores["one"].sessions.create()
     message = theirs.append(clew.user("secret of one"))
-    keyed = Keyed(stores["two"], "made-up", {})
-    point = keyed.engine.read(lambda tx: tx.insert_point(ids.parse(message.id)))
-    draft = keyed.engine.draft(clew.user("hello"))
-    mine = keyed.engine.write(lambda tx: keyed.ensure(tx, "a"))
-    refs = keyed.refs
+    keyed, parts = Keyed(stores["two"], "made-up", {}), Parts.of(stores["two"])
+    engine, refs = parts.engine, parts.refs
+    point = engine.read(lambda tx: tx.insert_point(ids.parse(message.id)))
+    draft, mine = keyed.draft(clew.user("hello")), keyed.ensured("a")
+    row = row_of(mine)
 
     for work in (
-        lambda tx: append_chain(keyed.engine, tx, point, [draft]),
-        lambda tx: keyed.ensure(tx, "b", at=point),
-        lambda tx: refs.branch(tx, mine.ref, point),
-        lambda tx: refs.append_at(tx, mine, refs.head_state(tx, mine), point, [draft]),
+        lambda unit: keyed.ensure(unit, "b", at=message.id),
+        lambda unit: unit.append(mine, [draft], after=message.id),
+        lambda unit: unit.branch(mine, message.id),
+        lambda unit: unit.rebase(mine, message.id),
     ):
         with pytest.raises(clew.NotFound):
-            keyed.engine.write(work)
+            keyed.write(work)
+    for work in (
+        lambda tx: append_chain(engine, tx, point, [draft]),
+        lambda tx: parts.table.add_at(tx, SessionData(), keyed.key("b"), "session", at=point, owner=None),
+        lambda tx: refs.branch(tx, row.ref, point),
+        lambda tx: refs.append_at(tx, row, refs.head_state(tx, row), point, [draft]),
+    ):
+        with pytest.raises(clew.NotFound):
+            engine.write(work)
     assert [one.path() for one in stores["two"].sessions.list().items] == [[]]
     assert [node.text for node in theirs.path()] == ["secret of one"]
     for store in stores.values():

@@ -13,7 +13,6 @@ from clew.adapters.documents import Documents
 from clew.adapters.keyed import Keyed
 from clew.store.redact_message import redact_message
 from clew.store.scan import scan
-from clew.store.session import Session
 
 
 @pytest.fixture
@@ -29,7 +28,7 @@ def documents(keyed):
 
 
 def put(keyed, documents, names, value, **options):
-    return keyed.refs.write_one(lambda tx: documents.put(tx, names, value, **options))
+    return keyed.write(lambda unit: documents.put(unit, names, value, **options))
 
 
 def test_a_value_is_replaced(keyed, documents):
@@ -48,7 +47,7 @@ def test_groups(keyed, documents):
         put(keyed, documents, ("g", str(number)), number, groups=[("one",), ("all",)])
     put(keyed, documents, ("g", "3"), "changed", groups=[("one",), ("all",)])
     put(keyed, documents, ("h", "3"), "other", groups=[("two",), ("all",)])
-    found = [documents.value(row) for row in documents.group("one")]
+    found = [documents.value(one) for one in documents.group("one")]
     assert found == [number if number != 3 else "changed" for number in reversed(range(250))]
     assert len(list(documents.group("all"))) == 251
     assert list(documents.group("three")) == []
@@ -57,22 +56,21 @@ def test_groups(keyed, documents):
 def test_entries(keyed, documents):
     """Bytes that were added to a document are read by their number."""
 
-    def work(tx):
-        row = documents.put(tx, ("a",), 1)
-        documents.add_entry(tx, row, b"first")
-        documents.add_entry(tx, row, b"")
-        return row
+    def work(unit):
+        document = documents.put(unit, ("a",), 1)
+        documents.add_entry(unit, document, b"first")
+        documents.add_entry(unit, document, b"")
+        return document
 
-    row = keyed.refs.write_one(work)
-    assert [documents.entry(row, number) for number in (0, 1)] == [b"first", b""]
+    document = keyed.write(work)
+    assert [documents.entry(document, number) for number in (0, 1)] == [b"first", b""]
     with pytest.raises(clew.Corrupted):
-        documents.entry(row, 2)
+        documents.entry(document, 2)
 
 
 def test_deletion(keyed, documents, tmp_path):
     """A purged document leaves no trace; one that a session owns goes with it, and is hidden with it in the trash."""
-    row = keyed.engine.write(lambda tx: keyed.ensure(tx, "s"))
-    put(keyed, documents, ("own",), "needle", owner=row)
+    put(keyed, documents, ("own",), "needle", owner=keyed.ensured("s"))
     put(keyed, documents, ("alone",), "needle")
     assert documents.purge("alone")
     assert not documents.purge("alone")
@@ -88,15 +86,14 @@ def test_deletion(keyed, documents, tmp_path):
 
 def test_redaction(keyed, documents, tmp_path):
     """A secret that is removed from a message is removed from the documents of its session, too; a state is named."""
-    session = Session(keyed.parts, keyed.engine.write(lambda tx: keyed.ensure(tx, "s")))
+    session = keyed.ensured("s")
     (node,) = session.append([clew.user("Write to ada@example.org")])
 
-    def work(tx):
-        row = documents.put(tx, ("d",), {"to": "ada@example.org", "n": 1}, owner=keyed.row(tx, "s"))
-        documents.add_entry(tx, row, b"ada@example.org")
-        return row
+    def work(unit):
+        document = documents.put(unit, ("d",), {"to": "ada@example.org", "n": 1}, owner=session)
+        documents.add_entry(unit, document, b"ada@example.org")
 
-    keyed.refs.write_one(work)
+    keyed.write(work)
     rules = redaction.Rules(["email"])
     assert {spot.what for spot in scan(keyed.store, rules).spots} == {"message", "document"}
     done = redact_message(keyed.store, node, rules)
@@ -105,11 +102,7 @@ def test_redaction(keyed, documents, tmp_path):
     assert not [one for one in tmp_path.iterdir() if b"ada@example.org" in one.read_bytes()]
     state = {"values": {"m": {"data": base64.b64encode(b"ada@example.org").decode()}}}
     (again,) = session.append([clew.user("And ada@example.org")])
-    keyed.refs.write_one(lambda tx: add_state(keyed, tx, state))
+    value = json.dumps(state).encode()
+    keyed.write(lambda unit: unit.put("state", keyed.key("x"), value, owner=session, exact=True))
     done = redact_message(keyed.store, again, rules)
     assert ["prune" in one.error for one in done.receipt.failures] == [True]
-
-
-def add_state(keyed, tx, value):
-    payload = b"\x01" + json.dumps(value).encode()
-    return keyed.refs.add(tx, "state", keyed.key("x"), payload, tree=None, at=None, owner=keyed.row(tx, "s").ref)

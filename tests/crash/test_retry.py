@@ -51,6 +51,46 @@ for number in range(6):
 print(json.dumps({"answers": answers, "stored": [node.id for node in session.path()]}))
 """
 
+UNITS = """
+import json, sys, clew
+from clew.engine.session_data import SessionData
+path, session_id = sys.argv[1:]
+store = clew.open(path)
+session = store.sessions.get(session_id)
+key, name = store.derived_id("key"), store.derived_id("name")
+fill = "x" * 3000
+
+def pop(unit):
+    (last,) = unit.path(session, last=1)
+    unit.move(session, last.parent_id)
+    return last.text[:1]
+
+def document(unit):
+    return unit.document("document", key)
+
+works = {
+    "append": (lambda unit: unit.append(session, [clew.user("a" + fill)])[0].text[:1], "a"),
+    "append two": (lambda unit: unit.append(session, [clew.user("b" + fill), clew.user("c")])[1].text, "c"),
+    "pop": (pop, "c"),
+    "put": (lambda unit: len(unit.put("document", key, b'"%s"' % fill.encode(), owner=session).data), 3002),
+    "replace": (lambda unit: unit.put("document", key, b"[2]").data.decode(), "[2]"),
+    "log": (lambda unit: unit.log(document(unit), [(None, fill.encode())]), None),
+    "label": (lambda unit: unit.label(document(unit), [key]), None),
+    "create": (lambda unit: unit.create(SessionData(title="t" + fill), name).title[:1], "t"),
+    "save": (lambda unit: unit.save(session, SessionData(title="u" + fill)).title[:1], "u"),
+    "delete": (lambda unit: unit.delete(unit.session(name)), None),
+}
+answers = {}
+for what, (work, wanted) in works.items():
+    try:
+        answers[what] = store.write(work) == wanted
+    except clew.Unavailable as error:
+        answers[what] = None
+        assert error.hint
+        break
+print(json.dumps(answers))
+"""
+
 
 @pytest.fixture
 def session(tmp_path: Path) -> clew.Session:
@@ -129,3 +169,28 @@ def test_several_syncs_that_fail(tmp_path: Path, session: clew.Session, when: st
     prefix = ("strace", "-f", "-qq", "-o", os.devnull, "-e", "trace=fsync,fdatasync", "-e", inject)
     talk(tmp_path / "s.db", session.id, prefix=prefix)
     assert len(texts(tmp_path / "s.db", session.id)) == 7
+
+
+@pytest.mark.parametrize("nth", range(1, 12))
+def test_a_unit_whose_commit_fails(tmp_path: Path, session: clew.Session, nth: int) -> None:
+    """A unit whose sync fails is settled: what it returned is stored, and exactly once, whatever it wrote last."""
+    path = tmp_path / "s.db"
+    env = {"LD_PRELOAD": str(lab.shim()), "PC_ROOT": str(tmp_path), "PC_LOG": str(tmp_path.parent / f"log{nth}")}
+    done = subprocess.run(
+        [sys.executable, "-c", UNITS, str(path), session.id],
+        capture_output=True, text=True, env={**os.environ, **env, "PC_FAULT": f"sync,EIO,{nth}"}, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    answers = json.loads(done.stdout.splitlines()[-1])
+    told = [what for what, answer in answers.items() if answer is not None]
+    assert all(answers[what] for what in told)
+    assert len(answers) - len(told) <= 1
+    with clew.open(path) as store:
+        assert store.verify().ok
+        (kept,) = [one for one in store.sessions.list() if one.id == session.id]
+        if len(told) == 10:
+            assert [text[:1] for text in texts(path, session.id)] == ["b", "a", "b"]
+            assert [text[:1] for text in map(str, (kept.title, len(kept.branches())))] == ["u", "1"]
+            (document,) = store.documents("document", label=store.derived_id("key"))
+            assert (document.data, len(document.log)) == (b"[2]", 1)
+            assert len(store.sessions.list().items) == 1

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from clew.adapters.chains import place
-from clew.adapters.keyed import Keyed
+from clew.adapters.rows import Keyed
 from clew.backends import InsertPoint, RefRow, Tx
 from clew.base import ids
 from clew.base.messages import Block, Media, Native, Text, Thinking, ToolCall, ToolResult

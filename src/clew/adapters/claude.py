@@ -23,7 +23,7 @@ from claude_agent_sdk.types import (
     SessionSummaryEntry,
 )
 
-from clew.adapters.keyed import Adapter, Keyed, Target
+from clew.adapters.rows import Adapter, Keyed, Target
 from clew.adapters.threads import in_thread
 from clew.adapters.transcripts import MirroredTranscript
 from clew.adapters.versions import check_version

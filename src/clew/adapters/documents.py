@@ -1,7 +1,7 @@
 """Documents of a framework: JSON values under its own keys, beside its conversations, such as a user's settings.
 
-A document is a ref of kind ``document``. Its key, and its labels, which are the groups it belongs to, are keyed
-hashes. So a look-up is one indexed read, and the list of a group is an index scan. Its log can hold bytes.
+Its key, and its labels, which are the groups it belongs to, are keyed hashes. So a look-up is one indexed read, and the
+list of a group is an index scan. Its log can hold bytes.
 """
 
 from __future__ import annotations
@@ -12,56 +12,53 @@ from typing import Any
 import msgspec
 
 from clew.adapters.keyed import Keyed
-from clew.backends import RefRow, Tx
-from clew.engine.log import Log, append_in
 from clew.errors import Conflict, Corrupted
+from clew.store.session import Session
+from clew.store.unit import Document, Unit
 
 DOCUMENT = "document"
-"""Kind of the refs that hold a framework's own values."""
-PAGE = 100
+"""Kind of the documents that hold a framework's own values."""
 
 
 class Documents:
-    """The documents of one framework. Methods with `tx` are steps of the caller's transaction."""
+    """The documents of one framework. Methods with `unit` are steps of the caller's unit of work."""
 
     def __init__(self, keyed: Keyed) -> None:
         self._keyed = keyed
-        self._engine = keyed.engine
 
     # -- reading
 
-    def row(self, tx: Tx, *names: str) -> RefRow | None:
-        """The row of a document; None if it does not exist, or if its session is in the trash."""
-        row = tx.ref(self._engine.workspace, DOCUMENT, self._keyed.key(DOCUMENT, *names))
-        return None if row is None or row.trashed_at is not None else row
+    def get(self, unit: Unit, *names: str) -> Document | None:
+        """A document; None if it does not exist, or if its session is in the trash."""
+        return unit.document(DOCUMENT, self._keyed.key(DOCUMENT, *names))
 
-    def find(self, *names: str) -> RefRow | None:
-        """`row`, in a transaction of its own."""
-        return self._engine.read(lambda tx: self.row(tx, *names), single=True)
+    def find(self, *names: str) -> Document | None:
+        """`get`, in a read of its own."""
+        return self._keyed.read(lambda unit: self.get(unit, *names), single=True)
 
-    def value(self, row: RefRow | None, default: Any = None) -> Any:
+    def value(self, document: Document | None, default: Any = None) -> Any:
         """The value of a document; `default` if there is none. Corrupted."""
-        if row is None:
+        if document is None:
             return default
         try:
-            return msgspec.json.decode(self._keyed.refs.data(row)[1:])
+            return msgspec.json.decode(document.data)
         except msgspec.MsgspecError as error:
             raise Corrupted("a document", f"its data does not decode ({type(error).__name__})") from None
 
-    def group(self, *names: str) -> Iterator[RefRow]:
-        """`group_in`, in a transaction of its own."""
-        return iter(self._engine.read(lambda tx: list(self.group_in(tx, *names))))
+    def group(self, *names: str) -> Iterator[Document]:
+        """The documents of a group, the newest first. Read a page at a time."""
+        return self._keyed.store.documents(DOCUMENT, label=self._group_key(names))
 
-    def group_in(self, tx: Tx, *names: str) -> Iterator[RefRow]:
-        """The documents of a group, the newest first."""
-        label, before = self._keyed.key("group", *names), None
-        while rows := self._page(tx, label, before):
-            yield from (row for row in rows if row.trashed_at is None)
-            before = rows[-1].rank, rows[-1].ref
+    def group_in(self, unit: Unit, *names: str) -> Iterator[Document]:
+        """`group`, in the caller's unit of work."""
+        label, after = self._group_key(names), None
+        while found := unit.documents(DOCUMENT, label=label, after=after):
+            yield from found
+            after = found[-1]
 
-    def entry(self, row: RefRow, number: int) -> bytes:
+    def entry(self, document: Document, number: int) -> bytes:
         """The bytes that were added as entry `number`. Corrupted if they are missing."""
-        for entry in Log(self._engine, lambda: row).read(number, number + 1):
+        for entry in document.log.read(number, number + 1):
             return entry.data[1:]
         raise Corrupted(f"entry {number} of a document", "it is missing")
 
@@ -69,39 +66,32 @@ class Documents:
 
     def put(
         self,
-        tx: Tx,
+        unit: Unit,
         names: Sequence[str],
         value: Any,
         *,
         groups: Sequence[Sequence[str]] = (),
-        owner: RefRow | None = None,
-    ) -> RefRow:
+        owner: Session | None = None,
+    ) -> Document:
         """Stores a value, or replaces the one under these names. With `owner` it is deleted with that session.
 
         The groups and the owner are those of the first value.
         """
-        key, payload = self._keyed.key(DOCUMENT, *names), b"\x01" + msgspec.json.encode(value)
-        row = tx.ref(self._engine.workspace, DOCUMENT, key)
-        if row is None:
-            above = None if owner is None else owner.ref
-            row = self._keyed.refs.add(tx, DOCUMENT, key, payload, tree=None, at=None, owner=above)
-            tx.set_labels(row.ref, [self._keyed.key("group", *group) for group in groups])
-            return row
-        if row.trashed_at is not None:
-            raise Conflict("the session of this document is in the trash", hint="Restore it or purge it.")
-        return self._keyed.refs.change(tx, self._keyed.refs.verify(row), payload, look=None)
+        labels = [self._group_key(group) for group in groups]
+        key, data = self._keyed.key(DOCUMENT, *names), msgspec.json.encode(value)
+        return unit.put(DOCUMENT, key, data, labels=labels, owner=owner)
 
-    def add_entry(self, tx: Tx, row: RefRow, data: bytes) -> None:
-        """Adds bytes to a document."""
-        append_in(self._engine, tx, row, [(self._engine.new_id(), b"\x01" + data)])
+    def add_entry(self, unit: Unit, document: Document, data: bytes) -> None:
+        """Adds bytes to a document, exactly as they are."""
+        unit.log(document, [(None, b"\x01" + data)], exact=True)
 
     def purge(self, *names: str) -> bool:
         """Deletes a document, and clears every trace of it. False if there is none. Conflict if its session is held."""
-        row = self.find(*names)
-        if row is not None:
-            for failure in self._keyed.parts.purger.purge([row], reason="user-requested").failures:
+        found = self.find(*names)
+        if found is not None:
+            for failure in found.purge().failures:
                 raise Conflict(failure.error)
-        return row is not None
+        return found is not None
 
-    def _page(self, tx: Tx, label: bytes, before: tuple[int, int] | None) -> list[RefRow]:
-        return tx.refs_recent(self._engine.workspace, DOCUMENT, label=label, before=before, limit=PAGE)
+    def _group_key(self, names: Sequence[str]) -> bytes:
+        return self._keyed.key("group", *names)

@@ -4,7 +4,7 @@ A key, such as a thread id, or an app, a user and a session, becomes the id of a
 is one indexed read, and the id reveals nothing. The session's free data says which framework it belongs to, and under
 which key, like that of an imported session. A session that was imported from the framework's own store is found, too.
 
-`Keyed.find_row` is the only look-up. It compares all names of a key: no text that joins them is compared.
+`Keyed.session` is the only look-up. It compares all names of a key: no text that joins them is compared.
 """
 
 from __future__ import annotations
@@ -13,35 +13,29 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
-import msgspec
-
-from clew.backends import SEQ_BITS, InsertPoint, NodeLocation, RefRow, Tx
 from clew.base import ids
-from clew.engine.refs import Refs
 from clew.engine.session_data import SOURCE, SessionData, label_set
 from clew.errors import Conflict, Invalid
 from clew.sources.contract import join_names
 from clew.sources.writing import session_id
-from clew.store.parts import Parts
 from clew.store.session import Session
-from clew.store.session_table import SESSION, SUBAGENT
 from clew.store.store import Store
 from clew.store.store import open as open_store
+from clew.store.unit import Target as Owner
+from clew.store.unit import Unit
 
 Target = str | os.PathLike[str] | Store
 """Where an adapter keeps its sessions: a path or a URL to open, or an open store."""
 
 
 class Keyed:
-    """The sessions of one framework. Methods with `tx` are steps of the caller's transaction."""
+    """The sessions of one framework. Methods with `unit` are steps of the caller's unit of work."""
 
     def __init__(self, target: Target, tool: str, options: dict[str, Any]) -> None:
         self._opened = not isinstance(target, Store)
         self.store = target if isinstance(target, Store) else open_store(target, **options)
         self.tool = tool
-        self.parts = Parts.of(self.store)
-        self.engine = self.parts.engine
-        self.refs: Refs = self.parts.refs
+        self.read, self.write, self.draft = self.store.read, self.store.write, self.store.draft
 
     def close(self) -> None:
         """Closes the store, unless the adapter was made with an open one."""
@@ -51,104 +45,109 @@ class Keyed:
     # -- keys
 
     def key(self, *names: str) -> bytes:
-        """The keyed hash of a framework's names: the key of a ref, or a lookup hash."""
-        return self.engine.lookup_hash("adapter", msgspec.json.encode([self.tool, *names]))
+        """The keyed hash of a framework's names: the key of a session or a document, an index or a label."""
+        return self.store.derived_id(self.tool, *names)
 
-    def session_id(self, *names: str) -> str:
-        """The id of the session with these names."""
+    def id(self, *names: str) -> str:
+        """`key` as text: the id of the session with these names, or of a message in all workspaces."""
         return ids.text(self.key(*names))
 
-    def message_id(self, tx: Tx, *names: str) -> bytes:
+    def message_id(self, unit: Unit, *names: str) -> str:
         """The id of the message with these names. Other workspaces have another id for it.
 
         A message that was stored before workspaces had ids of their own keeps its id.
         """
-        old, workspace = self.key(*names), self.engine.workspace
-        return old if not workspace or self.location(tx, old) is not None else self.key(*names, workspace)
+        old, workspace = self.key(*names), self.store.workspace
+        return ids.text(old if not workspace or unit.node(old) is not None else self.key(*names, workspace))
 
-    def entry_id(self, tx: Tx, row: RefRow, *names: str) -> bytes:
-        """`message_id` for an entry in the log of a ref."""
-        old, workspace = self.key(*names), self.engine.workspace
-        if not workspace or ((found := tx.log_by_id(old)) is not None and found.pos >> SEQ_BITS == row.ref):
-            return old
-        return self.key(*names, workspace)
-
-    # -- messages
-
-    def location(self, tx: Tx, id: bytes) -> NodeLocation | None:
-        """Where a message of this workspace is; None for any other."""
-        found = tx.node(id)
-        return None if found is None or tx.tree_workspace(found.tree) != self.engine.workspace else found
+    def entry_id(self, unit: Unit, of: Owner, *names: str) -> bytes:
+        """`message_id` for an entry in the log of a session or a document."""
+        old, workspace = self.key(*names), self.store.workspace
+        return old if not workspace or unit.logged(of, [old]) else self.key(*names, workspace)
 
     # -- sessions
 
-    def row(self, tx: Tx, *names: str, kind: str = SESSION) -> RefRow | None:
-        """The row of a session; None if there is none, or if it is in the trash."""
-        row = self.find_row(tx, *names, kind=kind)
-        return None if row is None or row.trashed_at is not None else row
+    def session(self, unit: Unit, *names: str, subagent: bool = False, trashed: bool = False) -> Session | None:
+        """The session with these names, else an import of it; None if there is none.
+
+        None also if it is in the trash and `trashed` is False.
+        """
+        key = self.key(*names)
+        found = unit.session(key, subagent=subagent, trashed=trashed)
+        if found is None:
+            found = self._imported(unit, names, subagent)
+            if found is not None and not trashed:
+                hidden = found.trashed_at is not None or unit.session(key, subagent=subagent, trashed=True) is not None
+                return None if hidden else found
+        return found
 
     def find(self, *names: str) -> Session | None:
-        """The session with these names; None if there is none, or if it is in the trash."""
-        row = self.engine.read(lambda tx: self.row(tx, *names), single=True)
-        return None if row is None else Session(self.parts, row)
+        """`session`, in a read of its own."""
+        return self.read(lambda unit: self.session(unit, *names), single=True)
 
     def ensure(
         self,
-        tx: Tx,
+        unit: Unit,
         *names: str,
         about: dict[str, Any] | None = None,
         labels: Sequence[str] = (),
         title: str | None = None,
         agent: str | None = None,
-        owner: int | None = None,
-        at: InsertPoint | None = None,
         model: str | None = None,
-    ) -> RefRow:
-        """The row of a session, which is created if there is none. Conflict if it is in the trash.
+        owner: Session | None = None,
+        beside: Session | None = None,
+        at: str | bytes | None = None,
+    ) -> Session:
+        """The session with these names, which is created if there is none. Conflict if it is in the trash.
 
-        `about` goes into its free data. With `agent` it is the trace of a subagent.
+        `about` goes into its free data. With `agent` it is the trace of a subagent. `owner`, `beside` and `at` are as
+        for `Unit.create`.
         """
-        kind = SESSION if agent is None else SUBAGENT
-        found = self.find_row(tx, *names, kind=kind)
+        subagent = agent is not None
+        found = unit.session(self.key(*names), subagent=subagent)
         if found is not None:
-            if found.trashed_at is not None:
-                raise Conflict(
-                    f"session {ids.text(found.key)} is in the trash", hint="Restore it or purge it, then try again."
-                )
             return found
-        origin = {"tool": self.tool, "id": join_names(*names), **(about or {})}
-        data = SessionData(title, model=model, labels=label_set(labels), agent=agent, extra={SOURCE: origin})
-        return self.parts.table.add_at(tx, data, self.key(*names), kind, at=at, owner=owner)
+        found = self.session(unit, *names, subagent=subagent, trashed=True)
+        if found is None:
+            origin = {"tool": self.tool, "id": join_names(*names), **(about or {})}
+            data = SessionData(title, model=model, labels=label_set(labels), agent=agent, extra={SOURCE: origin})
+            return unit.create(data, self.key(*names), at=at, beside=beside, owner=owner)
+        if found.trashed_at is not None:
+            raise Conflict(f"session {found.id} is in the trash", hint="Restore it or purge it, then try again.")
+        return found
 
-    def owns(self, row: RefRow) -> bool:
+    def ensured(self, *names: str) -> Session:
+        """`ensure`, as a unit of its own."""
+        return self.write(lambda unit: self.ensure(unit, *names))
+
+    def owns(self, session: Session) -> bool:
         """True if a session belongs to this framework. Corrupted."""
-        origin = (self.parts.table.data(row).extra or {}).get(SOURCE)
-        return isinstance(origin, dict) and origin.get("tool") == self.tool
+        return self._origin(session).get("tool") == self.tool
 
-    def find_row(self, tx: Tx, *names: str, kind: str = SESSION) -> RefRow | None:
-        """The row of a session, in the trash or not; else that of an import of the framework's own store."""
-        row = tx.ref(self.engine.workspace, kind, self.key(*names))
-        if row is not None:
-            return row
+    def _origin(self, session: Session) -> dict[str, Any]:
+        origin = (session.data.extra or {}).get(SOURCE)
+        return origin if isinstance(origin, dict) else {}
+
+    def _imported(self, unit: Unit, names: tuple[str, ...], subagent: bool) -> Session | None:
+        """The import of the session with these names, in the trash or not."""
         for imported in dict.fromkeys((join_names(*names), "/".join(names))):  # the second one as clew once imported it
-            row = tx.ref(self.engine.workspace, kind, ids.parse(session_id(self.tool, imported)))
-            if row is not None and self._imported_names(tx, row) == names:
-                return row
+            found = unit.session(session_id(self.tool, imported), subagent=subagent, trashed=True)
+            if found is not None and self._imported_names(unit, found) == names:
+                return found
         return None
 
-    def _imported_names(self, tx: Tx, row: RefRow) -> tuple[str, ...]:
+    def _imported_names(self, unit: Unit, session: Session) -> tuple[str, ...]:
         """The names of an imported session; none if it is not one of this framework."""
-        extra = self.parts.table.data(row).extra or {}
-        origin, own = extra.get(SOURCE), extra.get(self.tool)
-        if not isinstance(origin, dict) or origin.get("tool") != self.tool or not isinstance(origin.get("id"), str):
+        own, name = (session.data.extra or {}).get(self.tool), self._origin(session).get("id")
+        if not self.owns(session) or not isinstance(name, str):
             return ()
         if isinstance(own, dict) and isinstance(own.get("names"), list | tuple):
             return tuple(own["names"])
-        name: str = origin["id"]
-        above = None if row.owner is None else tx.ref_at(row.owner)
+        owner = session.owner_id
+        above = None if owner is None else unit.session(owner, trashed=True)
         if above is None:
             return (name,)
-        names = self._imported_names(tx, above)
+        names = self._imported_names(unit, above)
         return (*names, name.removeprefix(f"{names[0]}/")) if len(names) == 1 else ()
 
     def labelled(self, label: str) -> Iterator[Session]:
@@ -160,10 +159,10 @@ class Keyed:
 
         Conflict if it is held.
         """
-        row = self.engine.read(lambda tx: self.find_row(tx, *names))
-        if row is not None:
-            self.purge_session(Session(self.parts, row))
-        return row is not None
+        found = self.read(lambda unit: self.session(unit, *names, trashed=True))
+        if found is not None:
+            self.purge_session(found)
+        return found is not None
 
     def purge_session(self, session: Session) -> None:
         """Deletes a session with all it owns, and clears every trace of it. Conflict if it is held."""
@@ -194,7 +193,7 @@ class Adapter:
 
 def unchanged(keyed: Keyed) -> None:
     """Invalid if the store redacts: for frameworks whose state must be read back as it was written."""
-    if keyed.engine.rules is not None:
+    if keyed.store.redacts:
         raise Invalid(
             f"{keyed.tool} needs its state back unchanged, and this store redacts",
             hint="Open the store without redaction rules.",

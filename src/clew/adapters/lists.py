@@ -11,15 +11,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from clew.adapters.chains import place
-from clew.adapters.keyed import Keyed
 from clew.adapters.natives import native_message
-from clew.backends import ID, POS, RefRow, Tx
-from clew.base import ids
 from clew.base.messages import Native
-from clew.engine import paths
-from clew.engine.node import Node, node_row
-from clew.errors import NotFound
+from clew.engine.node import Node
+from clew.store.session import Session
+from clew.store.unit import Unit
 
 
 class Slice(msgspec.Struct, frozen=True, array_like=True):
@@ -29,26 +25,18 @@ class Slice(msgspec.Struct, frozen=True, array_like=True):
     count: int = 0
 
 
-def load_list(keyed: Keyed, tx: Tx, at: Slice) -> list[Node]:
+def load_list(unit: Unit, at: Slice) -> list[Node]:
     """The messages of a stored list. NotFound if they were deleted."""
-    if at.last is None or at.count == 0:
-        return []
-    location = tx.node(ids.parse(at.last))
-    if location is None:
-        raise NotFound("message", at.last, hint="It was deleted.")
-    return paths.last(keyed.engine, tx, location.row[POS], at.count)
+    return [] if at.last is None or at.count == 0 else unit.path(at.last, last=at.count)
 
 
-def store_list(keyed: Keyed, tx: Tx, row: RefRow, before: Slice, messages: Sequence[Native]) -> Slice:
+def store_list(unit: Unit, session: Session, before: Slice, messages: Sequence[Native]) -> Slice:
     """Stores the messages that the list before does not have, and moves the head of the session to the last one."""
-    old = load_list(keyed, tx, before)
-    said = [raw_message(node) for node in old]
-    shared, kept = _overlap(said, [message.raw for message in messages])
-    after = node_row(old[kept - 1])[ID] if kept else None
-    drafts = [keyed.engine.draft(message) for message in messages[shared:]]
-    place(keyed, tx, row, after, drafts)
-    last = drafts[-1].id if drafts else after
-    return Slice(None if last is None else ids.text(last), len(messages))
+    old = load_list(unit, before)
+    shared, kept = overlap([raw_message(node) for node in old], [message.raw for message in messages])
+    after = old[kept - 1].id if kept else None
+    new = unit.append(session, messages[shared:], after=after)
+    return Slice(new[-1].id if new else after, len(messages))
 
 
 def raw_message(node: Node) -> bytes:
@@ -56,7 +44,7 @@ def raw_message(node: Node) -> bytes:
     return native_message(node).raw
 
 
-def _overlap(old: Sequence[bytes], new: Sequence[bytes]) -> tuple[int, int]:
+def overlap(old: Sequence[bytes], new: Sequence[bytes]) -> tuple[int, int]:
     """The number of messages at the beginning of a list that are stored, and the place in the old list they end at."""
     for start in range(len(old)):
         length = len(old) - start

@@ -15,8 +15,8 @@ from agents.memory import SessionSettings
 from agents.memory.session_settings import coerce_session_settings
 
 from clew.adapters.chains import place
-from clew.adapters.keyed import Adapter, Keyed, Target, unchanged
 from clew.adapters.natives import native_message
+from clew.adapters.rows import Adapter, Keyed, Target, unchanged
 from clew.adapters.threads import in_thread
 from clew.adapters.versions import check_version
 from clew.backends import RefRow, Tx

@@ -20,8 +20,8 @@ from pydantic_ai.conversation_store import (
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
 from clew.adapters.chains import place
-from clew.adapters.keyed import Adapter, Keyed, Target, unchanged
 from clew.adapters.natives import native_message
+from clew.adapters.rows import Adapter, Keyed, Target, unchanged
 from clew.adapters.threads import in_thread
 from clew.adapters.versions import check_version
 from clew.backends import ID, POS, InsertPoint, NodeLocation, RefRow, Tx

@@ -15,8 +15,7 @@ from agent_framework import WorkflowCheckpoint, WorkflowCheckpointException
 from agent_framework._workflows._checkpoint_encoding import decode_checkpoint_value, encode_checkpoint_value
 
 from clew.adapters.agent_framework.history import TOOL
-from clew.adapters.documents import Documents
-from clew.adapters.keyed import Adapter, Keyed, Target, unchanged
+from clew.adapters.rows import Adapter, Documents, Keyed, Target, unchanged
 from clew.adapters.threads import in_thread
 from clew.adapters.versions import check_version
 from clew.backends import RefRow, Tx

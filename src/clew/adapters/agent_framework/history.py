@@ -14,8 +14,8 @@ import msgspec
 from agent_framework import HistoryProvider, Message
 
 from clew.adapters.chains import place
-from clew.adapters.keyed import Adapter, Keyed, Target, unchanged
 from clew.adapters.lists import raw_message
+from clew.adapters.rows import Adapter, Keyed, Target, unchanged
 from clew.adapters.threads import in_thread
 from clew.adapters.versions import check_version
 from clew.backends import RefRow, Tx

@@ -30,9 +30,8 @@ from clew.adapters.chainlit.records import (
     write_thread,
 )
 from clew.adapters.chains import place, replace
-from clew.adapters.documents import DOCUMENT, Documents
-from clew.adapters.keyed import Keyed
 from clew.adapters.lists import raw_message
+from clew.adapters.rows import DOCUMENT, Documents, Keyed
 from clew.backends import POS, RefRow, Tx
 from clew.base import ids
 from clew.base.messages import Native

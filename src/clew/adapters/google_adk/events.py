@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from google.adk.events.event import Event
 
-from clew.adapters.keyed import Keyed
 from clew.adapters.natives import native_message
+from clew.adapters.rows import Keyed
 from clew.base import ids
 from clew.base.messages import Native
 from clew.engine.node import Node

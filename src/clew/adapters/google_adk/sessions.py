@@ -35,7 +35,7 @@ from clew.adapters.google_adk.events import (
 )
 from clew.adapters.google_adk.service import Service
 from clew.adapters.google_adk.states import ScopedStates, scoped
-from clew.adapters.keyed import Target
+from clew.adapters.rows import Target
 from clew.adapters.threads import in_thread
 from clew.backends import HeadState, RefRow, Tx
 from clew.base import ids

@@ -7,9 +7,8 @@ from typing import Any
 from google.adk.sessions import State
 from pydantic_core import to_jsonable_python
 
-from clew.adapters.documents import PAGE, Documents
 from clew.adapters.google_adk.events import dump_state, imported_state, labels, load_state, session_names
-from clew.adapters.keyed import Keyed
+from clew.adapters.rows import PAGE, Documents, Keyed
 from clew.backends import Tx
 from clew.store.session_table import SESSION
 

@@ -15,10 +15,10 @@ from langgraph.checkpoint.base import ChannelVersions
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from clew.adapters.chains import place
-from clew.adapters.keyed import Keyed
 from clew.adapters.langgraph.messages import KnownMessages, are_messages, content, from_native, to_native
 from clew.adapters.langgraph.states import ChannelValue
 from clew.adapters.natives import native_message
+from clew.adapters.rows import Keyed
 from clew.backends import ID, POS, InsertPoint, RefRow, Tx
 from clew.base import ids
 from clew.engine import paths

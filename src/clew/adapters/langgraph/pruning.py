@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from clew.adapters.keyed import Keyed
 from clew.adapters.langgraph.states import STATE, CheckpointThread, Found, States
+from clew.adapters.rows import Keyed
 from clew.backends import POS, InsertPoint, RefRow, Tx
 from clew.base import ids
 from clew.engine import deletion, paths

@@ -22,10 +22,10 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from clew.adapters.keyed import Adapter, Keyed, Target, unchanged
 from clew.adapters.langgraph.channels import Channels
 from clew.adapters.langgraph.pruning import Pruning
 from clew.adapters.langgraph.states import ChannelValue, CheckpointThread, Found, States, Typed, Write
+from clew.adapters.rows import Adapter, Keyed, Target, unchanged
 from clew.adapters.threads import in_thread
 from clew.adapters.versions import check_version
 from clew.backends import RefRow, Tx

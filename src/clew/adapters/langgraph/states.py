@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from clew.adapters.keyed import Keyed
+from clew.adapters.rows import Keyed
 from clew.backends import RefRow, Tx
 from clew.base import ids
 from clew.engine.log import Log, add_entries

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from clew.adapters.chains import place
-from clew.adapters.keyed import Keyed
-from clew.adapters.lists import Slice, load_list, raw_message, store_list
+from clew.adapters.lists import Slice, raw_message
+from clew.adapters.rows import Keyed, load_list, store_list
 from clew.backends import RefRow, Tx
 from clew.base import ids
 from clew.base.messages import Native

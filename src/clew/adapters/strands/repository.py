@@ -14,9 +14,8 @@ from strands.types.exceptions import SessionException
 from strands.types.session import Session, SessionAgent, SessionMessage
 
 from clew.adapters.chains import place, replace
-from clew.adapters.documents import DOCUMENT, Documents
-from clew.adapters.keyed import Adapter, Keyed, Target, unchanged
 from clew.adapters.lists import raw_message
+from clew.adapters.rows import DOCUMENT, Adapter, Documents, Keyed, Target, unchanged
 from clew.adapters.strands.messages import TOOL, to_native
 from clew.adapters.versions import check_version
 from clew.backends import InsertPoint, RefRow, Tx

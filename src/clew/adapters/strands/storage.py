@@ -18,9 +18,8 @@ import msgspec
 from strands.storage.storage import _NAMESPACED, Storage
 from strands.types.exceptions import StorageError
 
-from clew.adapters.documents import Documents
-from clew.adapters.keyed import Adapter, Keyed, Target, unchanged
-from clew.adapters.lists import Slice, load_list, raw_message, store_list
+from clew.adapters.lists import Slice, raw_message
+from clew.adapters.rows import Adapter, Documents, Keyed, Target, load_list, store_list, unchanged
 from clew.adapters.strands.messages import TOOL, to_native
 from clew.adapters.threads import in_thread
 from clew.adapters.versions import check_version

@@ -1,0 +1,78 @@
+"""P12 for a unit of work: whatever it has written when the answer of its commit is lost, it is stored once."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+import clew
+from clew.engine.session_data import SessionData
+from clew.store.unit import Unit
+from tests.backends.postgres.proxy import Cut, Proxy
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_unit_whose_answer_is_lost(proxy: Proxy, when: Cut) -> None:
+    """Appends, moves, documents, entries and deletions are stored once, and the caller never hears of it."""
+    with clew.open(proxy.url(), timeout=10) as store:
+        session = store.sessions.create()
+        session.append([clew.user(text) for text in "123"])
+        key, cuts = store.derived_id("a"), 0
+
+        def pop(unit: Unit) -> str:
+            (last,) = unit.path(session, last=1)
+            unit.move(session, to=last.parent_id)
+            return last.text
+
+        works = [
+            (lambda unit: unit.append(session, [clew.user("CANARY")])[0].text, "CANARY"),
+            (pop, "CANARY"),
+            (lambda unit: unit.put("document", key, b"[1]", owner=session).data, b"[1]"),
+            (lambda unit: unit.put("document", key, b"[2]").data, b"[2]"),
+            (lambda unit: unit.log(unit.document("document", key), [(None, b"x")]), None),
+            (lambda unit: unit.label(unit.document("document", key), [key]), None),
+            (lambda unit: unit.create(SessionData(title="t"), store.derived_id("b")).title, "t"),
+            (lambda unit: unit.save(session, SessionData(title="new")).title, "new"),
+            (lambda unit: unit.delete(unit.session(store.derived_id("b"))), None),
+        ]
+        # An append is one statement if this process has left the head where it is; all else ends with COMMIT.
+        for work, wanted in works:
+            proxy.cut_at(b"CANARY" if wanted == "CANARY" and work is not pop else b"COMMIT", when)
+            assert store.write(work) == wanted
+            cuts += 1
+            assert proxy.cuts == cuts
+        assert [node.text for node in session.path()] == ["1", "2", "3"]
+        assert len(session.branches()) == 1
+        document = store.read(lambda unit: unit.document("document", key))
+        assert document.data == b"[2]"
+        assert [one.data for one in document.log.read()] == [b"x"]
+        assert session.refresh().title == "new"
+        assert len(store.sessions.list().items) == 1
+        assert store.verify().ok
+
+
+def test_units_share_commits(server) -> None:
+    """Units of many threads on a server: each is stored once or not at all, and its own error reaches the caller."""
+    with clew.open(server.url()) as store:
+        session, failed = store.sessions.create(), []
+
+        def one(number: int) -> None:
+            def work(unit: Unit) -> None:
+                unit.append(session, [clew.user(str(number))])
+                if number % 5 == 0:
+                    raise ValueError(number)
+
+            try:
+                store.write(work)
+            except ValueError:
+                failed.append(number)
+
+        threads = [threading.Thread(target=one, args=(number,)) for number in range(40)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(failed) == 8
+        assert sorted(int(node.text) for node in session.path()) == [n for n in range(40) if n % 5]
+        assert store.verify().ok
