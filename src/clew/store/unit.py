@@ -179,11 +179,11 @@ class Unit:
         return [Session(self._parts, row) for row in sorted(rows, key=lambda row: -row.rank)]
 
     @_reads
-    def latest(self, *, label: str) -> Session | None:
-        """The session with a label that was last active."""
-        look = self._table.label_hash(label)
-        rows = self._tx.refs_recent(self._engine.workspace, SESSION, label=look, limit=1)
-        return Session(self._parts, rows[0]) if rows else None
+    def labelled(self, label: str, *, after: Session | None = None, limit: int = _PAGE) -> list[Session]:
+        """A page of the sessions with a label, also those in the trash, the last active first."""
+        look, edge = self._table.label_hash(label), None if after is None else (row_of(after).rank, row_of(after).ref)
+        rows = self._tx.refs_recent(self._engine.workspace, SESSION, label=look, before=edge, limit=limit)
+        return [Session(self._parts, row) for row in rows]
 
     @_writes
     def create(
