@@ -385,6 +385,11 @@ class Store:
         return self._engine.redacted_message(said)
 
     @property
+    def clock(self) -> Clock:
+        """Returns the present time in microseconds since 1970."""
+        return self._engine.clock
+
+    @property
     def redacts(self) -> bool:
         """True if it was opened with redaction rules."""
         return self._engine.rules is not None

@@ -485,7 +485,7 @@ class Unit:
         NotFound if the owner was deleted. `Store.documents` reads page after page.
         """
         if owner is not None:
-            owned = self._tx.refs_owned(self._row(owner).ref)
+            owned = self._tx.refs_owned(self._found_row(owner).ref)
             return [Document(self._parts, row) for row in owned if row.kind == kind and row.trashed_at is None]
         edge, space = None if after is None else (after._row.rank, after._row.ref), self._engine.workspace
         found: list[Document] = []
