@@ -136,7 +136,7 @@ def test_documents_of_a_session(store: clew.Store) -> None:
     assert list(store.documents("one")) == []
     there = store.read(lambda unit: unit.document("one", key, trashed=True))
     assert there is not None
-    assert there.data == b"0"
+    assert (there.data, there.trashed) == (b"0", True)
 
 
 def test_a_document_gets_another_owner(store: clew.Store) -> None:

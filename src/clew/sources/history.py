@@ -105,10 +105,14 @@ class ImportHistory:
     def note(self, unit: Unit, item: Item, file: ImportedFile, session: Session | None = None) -> None:
         """Notes that a file was imported as a whole, as a step of a unit.
 
-        With `session`, all that is known of the file is deleted with that session.
+        With `session`, all that is known of the file is deleted with that session. Nothing is noted for one in the
+        trash: it may have been purged before the file is read again.
         """
-        data = self._store.redacted(msgspec.json.encode(file), own=True)
-        unit.put(IMPORTED, self._key(item), data, exact=True, owner=session)
+        key = self._key(item)
+        before = unit.document(IMPORTED, key, trashed=True)
+        if (before is None or not before.trashed) and (session is None or session.trashed_at is None):
+            data = self._store.redacted(msgspec.json.encode(file), own=True)
+            unit.put(IMPORTED, key, data, exact=True, owner=session, before=before, new=before is None)
 
     def files(self) -> Iterator[SeenFile]:
         """All imported files."""

@@ -259,10 +259,8 @@ class _Import:
             done = [one.store(unit, last=last) for one in batch]
             if self._run is not None:
                 self._run.note(unit, [change for one in done for change in one.changes])
-            session = None if alone is None else alone.session_in(unit)
-            trashed = session is not None and session.trashed_at is not None
-            if file is not None and self._history is not None and not trashed:
-                self._history.note(unit, self._item, file, session)
+            if file is not None and self._history is not None:
+                self._history.note(unit, self._item, file, None if alone is None else alone.session_in(unit))
             return done
 
         for one, done in zip(batch, self._store.write(work), strict=True):

@@ -85,6 +85,11 @@ class Document:
         return self._parts.refs.data(self._parts.refs.verify(self._row))
 
     @property
+    def trashed(self) -> bool:
+        """True if its session is in the trash."""
+        return self._row.trashed_at is not None
+
+    @property
     def at(self) -> str | None:
         """The message it stands at."""
         return None if self._row.head_id is None else ids.text(self._row.head_id)
