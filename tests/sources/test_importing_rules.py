@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sqlite3
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ import pytest
 
 import clew
 from clew.base.messages import Media, Native
+from clew.sources import growing
 from clew.sources.claude_code import ClaudeCode
 from clew.sources.contract import About, Attachment, Entry, Home, Part
 from clew.sources.history import ImportHistory, state
@@ -111,6 +113,45 @@ def test_a_conversation_in_the_trash_stays_there(store: clew.Store, file: Path) 
     store.sessions.restore(SESSION)
     (outcome,) = brought(store, file)
     assert (outcome.state, outcome.messages) == ("imported", 1)
+
+
+def test_a_conversation_that_goes_to_the_trash_meanwhile(
+    store: clew.Store, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that another program puts into the trash after a batch was made ready stays there as it is."""
+    brought(store, file)
+    file.write_bytes(jsonl([*LINES, claude_line(4, 3, "assistant", "No")]))
+    whole = clew.Store.write
+
+    def write(self: clew.Store, work: Any) -> Any:
+        monkeypatch.undo()
+        with clew.open(store.path) as other:
+            other.sessions.trash(SESSION)
+        return whole(self, work)
+
+    monkeypatch.setattr(clew.Store, "write", write)
+    assert [one.state for one in brought(store, file)] == ["trashed"]
+    assert clew.Store.write is whole
+    assert [node.text for node in store.sessions.restore(SESSION).path()] == ["One", "Yes", "Two"]
+    assert [one.messages for one in brought(store, file)] == [1]
+
+
+@pytest.mark.parametrize("trashed", [False, True])
+def test_a_large_log_that_was_only_touched(
+    store: clew.Store, file: Path, monkeypatch: pytest.MonkeyPatch, trashed: bool
+) -> None:
+    """What is known of a log still goes with its conversation after an import that read nothing new in it."""
+    monkeypatch.setattr(growing, "LARGE", 1)
+    brought(store, file)
+    if trashed:
+        store.sessions.trash(SESSION)
+    os.utime(file, (1, 1))
+    (done,) = brought(store, file)
+    assert (done.state, done.skipped) == ("imported", ())
+    (item,) = items(str(file))
+    assert ImportHistory(store).is_unchanged(item) is not trashed
+    store.sessions.purge(SESSION)
+    assert ImportHistory(store).find(item) is None
 
 
 def test_unreadable_lines_are_reported_each_time(store: clew.Store, file: Path) -> None:

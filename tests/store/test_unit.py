@@ -332,7 +332,7 @@ def test_sessions(store: clew.Store) -> None:
     assert store.read(lambda unit: unit.session(agent.id)) is None
     assert store.read(lambda unit: unit.session(agent.id, subagent=True)) == agent
     assert store.read(lambda unit: unit.sessions_at(last.id)) == [session]
-    assert store.read(lambda unit: unit.first_with(last.id)) == session
+    assert store.read(lambda unit: unit.sessions_with(last.id))[0] == session.id
     trashed = store.write(lambda unit: unit.trash(session))
     assert trashed.trashed_at is not None
     assert store.read(lambda unit: unit.session(key)) is None
@@ -499,7 +499,7 @@ def test_workspaces_do_not_meet(tmp_path: Path) -> None:
             (lambda unit: unit.node(id), None),
             (lambda unit: unit.session(theirs.id), None),
             (lambda unit: unit.sessions_at(id), []),
-            (lambda unit: unit.first_with(id), None),
+            (lambda unit: unit.sessions_with(id), []),
             (lambda unit: unit.shares(mine, id), False),
             (lambda unit: unit.is_above(id, id), False),
             (lambda unit: unit.document("document", key), None),

@@ -17,7 +17,7 @@ from clew.sources.conversation import ConversationImport
 from clew.sources.layout import FileName, records
 from clew.sources.writing import session_id
 from clew.store.parts import Parts
-from clew.store.session import Session
+from clew.store.session import Session, row_of
 from clew.store.store import Store
 
 T = TypeVar("T", bound=Mapping[str, Any])
@@ -37,7 +37,7 @@ class MirroredTranscript:
         self._reader = TranscriptReader(where, {}, {}, None)
         file = FileName(f"agent-{agent}.jsonl" if agent else f"{owner}.jsonl", "")
         self._import = ConversationImport(
-            self._parts, NAME, self._name, file, session=session_id(NAME, self._name)
+            store, NAME, self._name, file, session=session_id(NAME, self._name)
         )  # fmt: skip
         self._row: RefRow | None = None
         self._seen = 0
@@ -86,11 +86,11 @@ class MirroredTranscript:
         self._import.prepare({})
         if self._import.trashed:
             raise Conflict(f"session {self._import.id} is in the trash", hint="Restore it or purge it, then try again.")
-        done = self._parts.engine.write(lambda tx: self._import.store(tx, last=True))
+        done = self._store.write(lambda unit: self._import.store(unit, last=True))
         self._import.take_over(done, last=True)
-        assert done.row is not None
-        self._row = done.row
-        self._seen = self._length(done.row)
+        assert done.session is not None
+        self._row = row_of(done.session)
+        self._seen = self._length(self._row)
         return fresh
 
     def _take(self, data: bytes) -> None:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
-from functools import partial
 
 from clew.agents import metadata
 from clew.agents.cleanup_report import CleanupReport
 from clew.agents.mirror import Mirror
-from clew.engine import deletion
 from clew.engine.mirrors import PENDING
 from clew.retention import RetentionScan
 from clew.retention.policy import Policy
 from clew.retention.stored_policy import get_policy
-from clew.store.parts import Parts
 from clew.store.store import Store
+from clew.store.unit import Unit
 
 
 def clean_up(
@@ -41,8 +39,9 @@ def clean_up(
 
 def _sizes(store: Store, mirror: Mirror, sessions: Iterable[str]) -> dict[str, int]:
     """Bytes of sessions and their subagents in a mirror."""
-    found, parts = {}, Parts.of(store)
-    for session in sessions:
-        row = parts.table.find_anywhere(session)
-        found[session] = mirror.size(parts.engine.read(partial(deletion.session_ids, ref=row)))
-    return found
+
+    def families(unit: Unit) -> dict[str, list[str]]:
+        found = {id: unit.session(id, subagent=None, trashed=True) for id in sessions}
+        return {id: list(metadata.family(one)) for id, one in found.items() if one is not None}
+
+    return {id: mirror.size(family) for id, family in store.read(families).items()}

@@ -23,14 +23,11 @@ from clew.agents.mirror import MEMORY, SUMMARY
 from clew.agents.serial import IncomingMessage
 from clew.agents.store import SessionStore
 from clew.agents.transcript import prepare
-from clew.backends import RefRow, Tx
 from clew.base import ids
 from clew.engine.mirrors import CHECKPOINTS, MESSAGES, TRANSCRIPT
 from clew.engine.node import Node, microseconds
-from clew.engine.purged import recall
 from clew.errors import ClewError, Conflict, Invalid, NotFound, ReadOnly, StorageFull
-from clew.store.parts import Parts
-from clew.store.session import Session, row_of
+from clew.store.session import Session
 from clew.store.trial import trial
 
 BATCH = 4 * 1024 * 1024
@@ -126,8 +123,7 @@ class _Import:
 
     def recall(self, names: list[bytes]) -> set[bytes]:
         """Those of these ids that were purged and are to stay so."""
-        engine = Parts.of(self.core).engine
-        return set() if self.again else engine.read(lambda tx: recall(engine, tx, names))
+        return set() if self.again else self.core.read(lambda unit: unit.purged(names))
 
     def _remember(self, project: str, text: str) -> bool:
         memory = self.store._memory(project)
@@ -252,17 +248,9 @@ class _Taking:
 
     def _keep_time(self, session: Session, before: datetime | None) -> None:
         """Sets the last activity to that of the files, unless the store has a later one."""
-        parts, row = Parts.of(self._core), row_of(session)
-        engine, refs = parts.engine, parts.refs
-        active = min(round(self._one.active * 1_000_000), engine.clock())
+        active = round(self._one.active * 1_000_000)
         last = active if before is None else max(active, microseconds(before))
-
-        def work(tx: Tx) -> RefRow:
-            now = refs.verify(refs.get(tx, row.kind, row.key))
-            rank = refs.past_rank(tx, now.kind, last, tx.top_rank(now.workspace, now.kind))
-            return refs.change(tx, now, refs.data(now), look=now.look, active_at=last, rank=rank)
-
-        refs.write_one(work)
+        self._core.write(lambda unit: unit.save(session, session.data, active_at=last))
 
     def _keep(self, session: Session, item: _Item) -> None:
         """Stores a message or an event."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
@@ -72,6 +73,13 @@ def of(session: Session, counters: Counters | None = None) -> SessionMetadata:
         parent_id=session.owner_id if session.is_subagent else session.forked_from or _text(before.get("parent_id")),
         agent_name=session.agent,
     )
+
+
+def family(session: Session) -> Iterator[str]:
+    """The ids of a session and of all subagents below it."""
+    yield session.id
+    for below in session.subagents():
+        yield from family(below)
 
 
 def _moment(value: object) -> datetime | None:

@@ -152,7 +152,7 @@ class Mirror:
             gone = [session_id for session_id in mirrors.mirrored(self.root) if session_id not in written]
             for session_id in gone:
                 mirrors.remove(self.root, session_id)
-            remembered = projects(Parts.of(self._store).engine, Parts.of(self._store).refs)
+            remembered = projects(self._store)
             for project in remembered:
                 self._remember(project)
             self.updates.clear()
@@ -287,7 +287,7 @@ class Mirror:
         cursor.events = end
 
     def _remember(self, project: str) -> None:
-        text = Memory(Parts.of(self._store).engine, Parts.of(self._store).refs, project).read().encode()
+        text = Memory(self._store, project).read().encode()
         path = self.summary_path(project)
         place = os.path.dirname(path)
         folder.make(place)

@@ -21,15 +21,13 @@ from clew.base import codec, ids
 from clew.base.loading import loading
 from clew.base.messages import AnyMessage
 from clew.checkpoints.transfer import copy as copy_checkpoints
-from clew.engine import deletion
 from clew.engine.node import Node
 from clew.engine.receipts import Receipt
 from clew.engine.session_data import directory
 from clew.errors import ClewError, Closed, Corrupted, Invalid, NotFound
 from clew.store import store as core
-from clew.store.parts import Parts
 from clew.store.session import Session as Conversation
-from clew.store.session import delete_session, row_of
+from clew.store.session import delete_session
 
 MetadataList = list[SessionMetadata]  # `list` is a method in `SessionStore`
 NodeList = list[Node]
@@ -196,10 +194,9 @@ class SessionStore:
         NotFound, and Conflict if the session is held.
         """
         conversation = self._store.sessions.get(session_id)
-        parts = Parts.of(self._store)
-        gone = parts.engine.read(lambda tx: deletion.session_ids(tx, row_of(conversation)))
+        gone = list(metadata.family(conversation))
         receipt = delete_session(conversation)
-        if parts.engine.backend.in_transaction():  # otherwise the files are already removed
+        if self._store.in_transaction:  # otherwise the files are already removed
             for one in gone:
                 self._update_mirror(one)
         return receipt
@@ -307,8 +304,7 @@ class SessionStore:
 
     def _memory(self, project: str) -> Memory:
         wrote = (lambda _: None) if self._mirror is None else self._mirror.remember_soon
-        parts = Parts.of(self._store)
-        return Memory(parts.engine, parts.refs, project, wrote)
+        return Memory(self._store, project, wrote)
 
     def _parse_message(self, session_id: str, message: Sayable, id: str | None) -> IncomingMessage:
         found = fresh(serial.parse_message(message), session_id, id)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
-from clew.engine.engine import Engine
 from clew.errors import Corrupted
 
 MEMORY = "memory"
@@ -18,9 +19,9 @@ class MemoryData(msgspec.Struct, frozen=True):
     text: str
 
 
-def memory_key(engine: Engine, project: str) -> bytes:
+def memory_key(lookup_hash: Callable[[str, bytes], bytes], project: str) -> bytes:
     """The key of a project's memory: a keyed hash, which reveals nothing without the store's secrets."""
-    return engine.lookup_hash("memory", project.encode())
+    return lookup_hash("memory", project.encode())
 
 
 def unpack(payload: bytes) -> MemoryData:

@@ -249,7 +249,7 @@ class _Reader:
         if line.kind in (SESSION, SUBAGENT):
             payload, look, labels = self._table.pack(unpack_session(payload))
         elif line.kind == MEMORY:
-            key = memory_key(self._engine, unpack_memory(payload).project)
+            key = memory_key(self._engine.lookup_hash, unpack_memory(payload).project)
         with suppress(NotFound):  # its owner is not here: it was deleted since
             self._ref = self._engine.write(lambda tx: self._write_ref(tx, line, key, payload, look, labels))
             self.sessions += self._ref is not None and line.kind == SESSION

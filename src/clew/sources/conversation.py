@@ -1,8 +1,8 @@
 """One conversation of a history on its way into the store: a session, its messages as nodes, the rest in its log.
 
 A batch is made ready by reads alone (`ConversationImport.prepare`), so that the transaction that stores it
-(`ConversationImport.store`) has little but inserts. If something else has changed the store between the two, the
-transaction raises Conflict, and the batch is made ready again.
+(`ConversationImport.store`) has little but inserts. If something else has changed the store between the two, it raises
+Conflict, and the batch is made ready again.
 """
 
 from __future__ import annotations
@@ -12,25 +12,23 @@ from itertools import islice
 
 import msgspec
 
-from clew.backends import RefRow, Tx
 from clew.base import codec, ids
 from clew.base.messages import REDACTION
-from clew.engine.engine import Draft
-from clew.engine.purged import recall
 from clew.engine.session_data import AGAIN, SOURCE
 from clew.errors import Conflict
 from clew.sources.batch import Batch, Ready, StoredBatch, name_records, record_rows
 from clew.sources.contract import About, Entry, FileCopies
 from clew.sources.drafting import Drafter
 from clew.sources.file_copies import merge, store_copies
-from clew.sources.identity import Claim, Decided, MessageIds, Placed, claims, file_label, is_held, row_in
+from clew.sources.identity import Claim, Decided, MessageIds, Placed, claims, file_label, find_session, is_held
 from clew.sources.layout import FileName, laid_out, layout_entry, origin_of, record_id
 from clew.sources.runs import Change
 from clew.sources.titles import from_prompt, prompt_in
 from clew.sources.values import storable
 from clew.sources.writing import ConversationFacts, SessionWriter, session_id
-from clew.store.parts import Parts
-from clew.store.session import Session
+from clew.store.session import Session, is_same
+from clew.store.store import Store
+from clew.store.unit import Draft, Unit
 
 _SHOWN = ("title", "cwd", "branch", "model", "version", "agent")
 _DERIVED = ("title", "prompt", "branch", "labels", "own", "forked_from")
@@ -48,7 +46,7 @@ class ConversationImport:
 
     def __init__(
         self,
-        parts: Parts,
+        store: Store,
         source: str,
         name: str,
         file: FileName,
@@ -57,7 +55,7 @@ class ConversationImport:
         session: str | None = None,
         again: bool = False,
     ) -> None:
-        self._parts = parts
+        self._store = store
         self._source = source
         self._file = file
         self.name = name
@@ -67,14 +65,14 @@ class ConversationImport:
         self._held: frozenset[str] = frozenset()
         """Sessions of the same conversation that are on hold."""
         self.id = session or session_id(source, name)
-        self._ids = MessageIds(parts, self.id)
+        self._ids = MessageIds(store, self.id)
         self.about = About(conversation=name)
         self._described: About | None = None
         self._waiting: list[tuple[int, Entry]] = []
         self._copies: list[FileCopies] = []
         self._batch = Batch([], None, set(), [])
         self._fresh = fresh
-        self._drafter = Drafter(parts.engine, self._session, self._has)
+        self._drafter = Drafter(store, self._made_session, self._has)
         self._looked_at = 0
         """Messages in which the first prompt was looked for."""
         self._laid: set[str] | None = None
@@ -102,7 +100,7 @@ class ConversationImport:
         """Takes facts; a later one wins."""
         told = {name: value for name in About.__struct_fields__ if (value := getattr(about, name)) is not None}
         if about.prompt is not None:  # redacted before it is cut, because the cut may split a secret
-            whole = self._parts.engine.redacted(storable(about.prompt).encode()).decode()
+            whole = self._store.redacted(storable(about.prompt).encode()).decode()
             told["prompt"] = from_prompt(whole) or ""
         told |= {name: storable(told[name]) for name in _SHOWN if name in told}
         if self.withheld:
@@ -158,14 +156,14 @@ class ConversationImport:
         `placed` has the new messages of the conversations that the same transaction stores before this one.
         """
         entries = [entry for _, entry in self._waiting]
-        row = self._find_session(entries)
-        if self._in_trash(row):
+        session = self._find_session(entries)
+        if self._in_trash(session):
             self.trashed = True
             return
-        self._find_purged(row)
-        redacted = row is not None and REDACTION in (self._parts.table.data(row).extra or {})
-        if self._ids.begin(row, entries, self.about.head) and self._laid is None:
-            self._laid = set() if row is None else laid_out(Session(self._parts, row))
+        self._find_purged(session)
+        redacted = session is not None and REDACTION in (session.data.extra or {})
+        if self._ids.begin(session, entries, self.about.head) and self._laid is None:
+            self._laid = set() if session is None else laid_out(session)
         made, notes = self._drafter.drafts(entries)
         gone = self._recall([draft.id for draft in made.values()])
         if gone:
@@ -190,45 +188,44 @@ class ConversationImport:
         if self._ids.clashes:
             what = "message has" if self._ids.clashes == 1 else "messages have"
             notes.append(f"{self._ids.clashes:,} {what} the id of another message: stored under a new one")
-        if row is None and self._claim is not None and self._claim.note is not None:
+        if session is None and self._claim is not None and self._claim.note is not None:
             notes.append(self._claim.note)
-        now = self._row()
-        ready, logged = self._parts.engine.read(lambda tx: name_records(self._parts.engine, tx, self.id, now, ready))
+        now = self._session()
+        ready, logged = self._store.read(lambda unit: name_records(self._store, unit, self.id, now, ready))
         self._batch = Batch(ready, now, logged, notes, left)
 
-    def _find_session(self, entries: list[Entry]) -> RefRow | None:
+    def _find_session(self, entries: list[Entry]) -> Session | None:
         """The session that it is stored in; None for a new one. Once found it stays, unless it is put on hold."""
-        engine, before = self._parts.engine, self._claim
+        store, before = self._store, self._claim
         if self._given is not None:
-            return self._row()
+            return self._session()
         if before is not None:
-            row = self._row()
-            if row is None or not engine.read(lambda tx: is_held(tx, row)):
-                return row
-        found = engine.read(lambda tx: claims(self._parts, tx, self._source, self.name, self._file))
+            session = self._session()
+            if session is None or not store.read(lambda unit: is_held(unit, session)):
+                return session
+        found = store.read(lambda unit: claims(unit, self._source, self.name, self._file))
         self._held = found.held
-        self._claim = next(one for one in found.free if one.row is None or not self._contradicts(one, entries))
+        self._claim = next(one for one in found.free if one.session is None or not self._contradicts(one, entries))
         if self._claim.id != self._ids.session:
-            self.id, self._ids = self._claim.id, MessageIds(self._parts, self._claim.id)
+            self.id, self._ids = self._claim.id, MessageIds(store, self._claim.id)
             self._laid, self._made, self._being_made = None, None, False
         self._ids.redacted = self._ids.redacted or found.redacted
-        return self._claim.row
+        return self._claim.session
 
     def _contradicts(self, claim: Claim, entries: list[Entry]) -> bool:
         """True if a session has messages under the ids of these, with other words, and is of another file."""
-        assert claim.row is not None
-        names = MessageIds(self._parts, claim.id)
-        if not self._fresh or not names.begin(claim.row, entries, None):
+        assert claim.session is not None
+        names = MessageIds(self._store, claim.id)
+        if not self._fresh or not names.begin(claim.session, entries, None):
             return False
-        session = Session(self._parts, claim.row)
-        laid = laid_out(session)
+        laid = laid_out(claim.session)
         if not any(names.contradicts(entry, laid) for entry in entries):
             return False
-        return self._file not in origin_of(session).files
+        return self._file not in origin_of(claim.session).files
 
-    def _find_purged(self, row: RefRow | None) -> None:
+    def _find_purged(self, session: Session | None) -> None:
         """Withholds what the file says of a conversation that was purged, unless `again` has brought it back."""
-        origin = {} if row is None else (self._parts.table.data(row).extra or {}).get(SOURCE)
+        origin = {} if session is None else (session.data.extra or {}).get(SOURCE)
         if not self._again and isinstance(origin, dict) and origin.get(AGAIN):
             self._again = True
         self._is_purged = bool(self._recall([ids.parse(self.id)]))
@@ -241,7 +238,7 @@ class ConversationImport:
 
     def _recall(self, names: Collection[bytes]) -> set[bytes]:
         """Those of these ids that were purged and are to stay so."""
-        found = self._parts.engine.read(lambda tx: recall(self._parts.engine, tx, names))
+        found = self._store.read(lambda unit: unit.purged(names))
         if not self._again:
             return found
         self._brought_back |= bool(found)
@@ -253,9 +250,9 @@ class ConversationImport:
             return one.entry.id not in (self._laid or ())
         return one.draft.id != given.id and bool(self._recall([one.draft.id]))
 
-    def row_in(self, tx: Tx) -> RefRow | None:
+    def session_in(self, unit: Unit) -> Session | None:
         """Its session; None if there is none, for example because all of it was purged."""
-        return row_in(self._parts, tx, self.id)
+        return find_session(unit, self.id)
 
     def _find_prompt(self, made: Iterable[Draft]) -> None:
         """Takes the first message of the user as the prompt, unless the source gave a title or the prompt."""
@@ -266,20 +263,20 @@ class ConversationImport:
             found = from_prompt(prompt_in(codec.decode(draft.encoded.payload, "")))
             self.about = msgspec.structs.replace(self.about, prompt=found)
 
-    def _in_trash(self, row: RefRow | None) -> bool:
+    def _in_trash(self, session: Session | None) -> bool:
         """True if the session is in the trash, or the one that it belongs to."""
-        if row is None and self.about.owner is not None:
-            row = self._parts.engine.read(lambda tx: row_in(self._parts, tx, self._owner(tx) or self.id))
-        return row is not None and row.trashed_at is not None
+        if session is None and self.about.owner is not None:
+            session = self._store.read(lambda unit: find_session(unit, self._owner(unit) or self.id))
+        return session is not None and session.trashed_at is not None
 
-    def _owner(self, tx: Tx) -> str | None:
+    def _owner(self, unit: Unit) -> str | None:
         """The id of the session that it belongs to."""
         name = self.about.owner
         if name is None or self._given is not None:
             return None if name is None else session_id(self._source, name)
-        return claims(self._parts, tx, self._source, name, self._file).free[0].id
+        return claims(unit, self._source, name, self._file).free[0].id
 
-    def _facts(self, tx: Tx, row: RefRow | None) -> ConversationFacts:
+    def _facts(self, unit: Unit, session: Session | None) -> ConversationFacts:
         head, own = self.about.head, self.id != session_id(self._source, self.name) and self._given is None
         return ConversationFacts(
             self._source,
@@ -290,41 +287,45 @@ class ConversationImport:
             self._being_made,
             self._made,
             self._ids.redacted,
-            self._owner(tx) if row is None else None,
+            self._owner(unit) if session is None else None,
             self._held,
             file_label(self._file) if own else None,
             self._brought_back,
         )
 
-    def _row(self) -> RefRow | None:
-        return self._parts.engine.read(lambda tx: row_in(self._parts, tx, self.id))
+    def _session(self) -> Session | None:
+        return self._store.read(self.session_in)
 
     def _has(self, id: str) -> str | None:
         """The id under which the session has a message already; None if it has not."""
         stored = self._ids.current(id)
         return stored if stored in (self._laid or ()) else None
 
-    def _session(self) -> Session:
+    def _made_session(self) -> Session:
         """The session, for an attachment that needs its tree; created if there is none."""
-        row = self._row()
-        if row is None:
-            row = self._parts.refs.write_one(
-                lambda tx: SessionWriter(self._parts, self._facts(tx, None), tx, None).create(None, None)
+        session = self._session()
+        if session is None:
+            session = self._store.write(
+                lambda unit: SessionWriter(unit, self._facts(unit, None), None).create(None, None)
             )
-            self._made = Change(self.id, created=True, after=None, version=row.version)
-        return Session(self._parts, row)
+            self._made = Change(self.id, created=True, after=None, version=session.version)
+        return session
 
     # -- storing it
 
-    def store(self, tx: Tx, *, last: bool) -> StoredBatch:
-        """Stores the batch as a step of the caller's transaction. Conflict if the store has changed meanwhile."""
-        batch, row = self._batch, row_in(self._parts, tx, self.id)
-        before = batch.row
-        if (row is None) != (before is None) or (row is not None and before is not None and row.ref != before.ref):
+    def store(self, unit: Unit, *, last: bool) -> StoredBatch:
+        """Stores the batch as a step of the caller's unit. Conflict if the store has changed meanwhile."""
+        batch, session = self._batch, find_session(unit, self.id)
+        before = batch.session
+        if session is None or before is None:
+            changed = session is not before
+        else:
+            changed = not is_same(session, before) or session.trashed_at is not None
+        if changed:
             raise Conflict(f"session {self.id} was created or deleted meanwhile")
-        if row is not None and self._given is None and is_held(tx, row):
+        if session is not None and self._given is None and is_held(unit, session):
             raise Conflict(f"session {self.id} was put on hold meanwhile")
-        writing = SessionWriter(self._parts, self._facts(tx, row), tx, row)
+        writing = SessionWriter(unit, self._facts(unit, session), session)
         laid = set[str]()
         order: list[tuple[int, str | None]] = []
         records: list[tuple[bytes, bytes]] = []
@@ -349,17 +350,16 @@ class ConversationImport:
                     continue
             if one.record not in batch.logged and all(name != one.record for name, _ in records[-1:]):
                 order.append((one.number, None))
-                records += record_rows(self._parts.engine, one)
+                records += record_rows(self._store, one)
         writing.end_chain()
         names = self._ids.log_entries()
-        if order or (names and writing.row is not None):
+        if order or (names and writing.session is not None):
             layout = layout_entry([id for _, id in order], self._file, [number for number, _ in order])
-            writing.log([*names, *records], layout)
+            writing.log([*names, *records, (None, layout)])
         if last:
             writing.finish()
-        return StoredBatch(
-            writing.row, writing.new, known, len(records), laid, [*batch.notes, *writing.notes], writing.changes()
-        )
+        changes, notes = writing.changes(), [*batch.notes, *writing.notes]
+        return StoredBatch(writing.session, writing.new, known, len(records), laid, notes, changes)
 
     def has_copies(self) -> bool:
         """True if there are copies of working files to store."""
@@ -367,10 +367,10 @@ class ConversationImport:
 
     def store_copies(self) -> None:
         """Stores the copies of working files, once the session is there."""
-        row, found = self._row(), [one._replace(message=self._ids.current(one.message)) for one in self._copies]
+        session, found = self._session(), [one._replace(message=self._ids.current(one.message)) for one in self._copies]
         self._copies = []
-        if row is not None:
-            self.notes += [f"{self.name}: {note}" for note in store_copies(Session(self._parts, row), found)]
+        if session is not None:
+            self.notes += [f"{self.name}: {note}" for note in store_copies(session, found)]
 
     def take_over(self, done: StoredBatch, *, last: bool) -> None:
         """Takes over what a transaction has stored, after its commit."""

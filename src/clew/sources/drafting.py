@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from clew.base.messages import ATTACHED, Media, Message, Native, Text
-from clew.engine.engine import Draft, Engine
 from clew.engine.node import microseconds
 from clew.errors import ClewError, Invalid
 from clew.providers.neutral import neutral
 from clew.sources.contract import Entry
 from clew.sources.layout import WHOLE
 from clew.store.session import Session
+from clew.store.store import Store
+from clew.store.unit import Draft
 
 _BLOCK = 1 << 18
 
@@ -33,8 +34,9 @@ class Drafter:
     `stored` gives the id under which the conversation has a message already, or None.
     """
 
-    def __init__(self, engine: Engine, session: Callable[[], Session], stored: Callable[[str], str | None]) -> None:
-        self._engine = engine
+    def __init__(self, store: Store, session: Callable[[], Session], stored: Callable[[str], str | None]) -> None:
+        self._store = store
+        self._max_body = store.max_body
         self._session = session
         self._stored = stored
         self.time: int | None = None
@@ -68,12 +70,12 @@ class Drafter:
         if entry.attachments:
             found = self._attached(entry, notes)
             message = msgspec.structs.replace(message, extra={**(message.extra or {}), ATTACHED: found})
-        if isinstance(message, Native) and len(message.raw) > self._engine.max_body:
+        if isinstance(message, Native) and len(message.raw) > self._max_body:
             return self._large(entry)
         try:
-            return self._engine.draft(message, entry.id, self.time, seen=entry.seen)
+            return self._store.draft(message, id=entry.id, created_at=self.time, seen=entry.seen)
         except Invalid:
-            if len(entry.raw) + 4096 < self._engine.max_body:
+            if len(entry.raw) + 4096 < self._max_body:
                 raise
             return self._large(entry)
 
@@ -86,7 +88,7 @@ class Drafter:
         )
         media = Media(mime_type="application/json", modality="document", blob=blob.digest, name=f"{entry.key}.json")
         whole = Message(neutral(entry.message).role, (Text(text=note), media), extra={WHOLE: blob.digest})
-        return self._engine.draft(whole, entry.id, self.time)
+        return self._store.draft(whole, id=entry.id, created_at=self.time)
 
     def _attached(self, entry: Entry, notes: list[str]) -> dict[str, Any]:
         """The attachments of a message, each in a blob. Those it already has in the store are not read again."""
@@ -111,8 +113,7 @@ class Drafter:
         name = None if entry.id is None else self._stored(entry.id)
         if name is None:  # another conversation may have a message under this id, with other attachments
             return {}
-        id = self._engine.fresh_id(name)
-        place = self._engine.read(lambda tx: tx.node(id))
-        extra = {} if place is None else self._engine.node(place).said.extra or {}
+        node = self._store.read(lambda unit: unit.node(name), single=True)
+        extra = {} if node is None else node.said.extra or {}
         found = extra.get(ATTACHED)
         return found if isinstance(found, dict) else {}

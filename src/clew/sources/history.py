@@ -1,30 +1,31 @@
 """Which files were imported, and what they were like, so that an unchanged file is not read again.
 
-Each file has a ref of its own kind, under a keyed hash of its path. The ref of a file with one conversation is deleted
-with that conversation's session.
+Each file has a document of its own kind, under a keyed hash of its path. The document of a file with one conversation
+is deleted with that conversation's session.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
 from typing import NamedTuple
 
 import msgspec
 
-from clew.backends import RefRow, Tx
+from clew.base import ids
 from clew.sources.contract import ReadMark
 from clew.sources.items import Item
-from clew.store.parts import Parts
+from clew.store.session import Session
 from clew.store.store import Store
+from clew.store.unit import Document, Unit
 
 IMPORTED = "imported"
-"""Kind of the refs of imported files."""
+"""Kind of the documents of imported files."""
 MOST_SKIPS = 100
 """Reports of unreadable records that are kept for one file."""
-PAGE = 200
 EDGE = 4096
 """Bytes at each edge that are compared to see if a file was replaced."""
 MANY = 50
@@ -67,20 +68,21 @@ class SeenFile(NamedTuple):
     """An imported file, and when that was."""
 
     file: ImportedFile
-    microseconds: int
+    imported_at: datetime
 
 
 class ImportHistory:
     """The imported files of a store."""
 
     def __init__(self, store: Store) -> None:
-        self._parts = Parts.of(store)
+        self._store = store
         self._looked = 0
 
     def find(self, item: Item) -> ImportedFile | None:
         """What is known of a file or a member of an archive; None if it was never imported as a whole."""
-        row = self._parts.table.get(IMPORTED, self._key(item))
-        return None if row is None else self._file(row)
+        key = self._key(item)
+        found = self._store.read(lambda unit: unit.document(IMPORTED, key, trashed=True), single=True)
+        return None if found is None else _file(found)
 
     def is_unchanged(self, item: Item) -> bool:
         """True if the file was imported, and has neither grown nor changed since."""
@@ -93,57 +95,52 @@ class ImportHistory:
             self._looked += 1
             before = self.find(item)
         else:  # reading all of them at once costs less than many look-ups
-            before = self._all.get(self._key(item))
+            before = self._all.get(ids.text(self._key(item)))
         return before.source if before is not None and before.state == state(item) else None
 
     @cached_property
-    def _all(self) -> dict[bytes, ImportedFile]:
-        return {row.key: self._file(row) for row in self._rows()}
+    def _all(self) -> dict[str, ImportedFile]:
+        return {one.id: _file(one) for one in self._documents()}
 
-    def note(self, tx: Tx, item: Item, file: ImportedFile, session: RefRow | None = None) -> None:
-        """Notes that a file was imported as a whole, as a step of a transaction.
+    def note(self, unit: Unit, item: Item, file: ImportedFile, session: Session | None = None) -> None:
+        """Notes that a file was imported as a whole, as a step of a unit.
 
-        With `session`, all that is known of the file is deleted with that session.
+        With `session`, all that is known of the file is deleted with that session. Nothing is noted for one in the
+        trash: it may have been purged before the file is read again.
         """
-        refs, key = self._parts.refs, self._key(item)
-        payload = b"\x01" + self._parts.engine.redacted(msgspec.json.encode(file), own=True)
-        row, owner = tx.ref(self._parts.engine.workspace, IMPORTED, key), None if session is None else session.ref
-        if row is None:
-            refs.add(tx, IMPORTED, key, payload, tree=None, at=None, owner=owner)
-        else:
-            refs.change(tx, refs.verify(row), payload, look=None, owner=owner)
+        key = self._key(item)
+        before = unit.document(IMPORTED, key, trashed=True)
+        if (before is None or not before.trashed) and (session is None or session.trashed_at is None):
+            data = self._store.redacted(msgspec.json.encode(file), own=True)
+            unit.put(IMPORTED, key, data, exact=True, owner=session, before=before, new=before is None)
 
     def files(self) -> Iterator[SeenFile]:
         """All imported files."""
-        for row in self._rows():
-            yield SeenFile(self._file(row), row.active_at)
+        return (SeenFile(_file(one), one.created_at) for one in self._documents())
 
     def forget(self, wanted: Callable[[ImportedFile], bool]) -> int:
         """Forgets files, so that they are read again by the next import; returns how many."""
-        found = [row.key for row in self._rows() if wanted(self._file(row))]
+        found = [one.id for one in self._documents() if wanted(_file(one))]
 
-        def work(tx: Tx) -> int:
-            rows = [tx.ref(self._parts.engine.workspace, IMPORTED, key) for key in found]
-            gone = [row.ref for row in rows if row is not None and wanted(self._file(row))]  # it may be noted again
-            for ref in gone:
-                tx.delete_ref(ref)
+        def work(unit: Unit) -> int:
+            now = (unit.document(IMPORTED, id, trashed=True) for id in found)
+            gone = [one for one in now if one is not None and wanted(_file(one))]  # it may be noted again
+            for one in gone:
+                unit.discard(one)
             return len(gone)
 
-        return self._parts.engine.write(work) if found else 0
+        return self._store.write(work) if found else 0
 
-    def _rows(self) -> Iterator[RefRow]:
-        edge: tuple[int, int] | None = None
-        while rows := self._parts.table.recent(IMPORTED, edge, None, None, PAGE):
-            yield from rows
-            edge = rows[-1].rank, rows[-1].ref
+    def _documents(self) -> Iterator[Document]:
+        return self._store.documents(IMPORTED)
 
     def _key(self, item: Item) -> bytes:
         name = "\0".join((item.path, *([] if item.member is None else [item.member])))
-        return self._parts.engine.lookup_hash("import", name.encode(errors="surrogateescape"))
+        return self._store.lookup_hash("import", name.encode(errors="surrogateescape"))
 
-    def _file(self, row: RefRow) -> ImportedFile:
-        refs = self._parts.refs
-        return msgspec.json.decode(bytes(refs.data(refs.verify(row)))[1:], type=ImportedFile)
+
+def _file(document: Document) -> ImportedFile:
+    return msgspec.json.decode(document.data, type=ImportedFile)
 
 
 def state(item: Item) -> tuple[int, ...]:

@@ -15,21 +15,18 @@ from typing import NamedTuple
 
 import msgspec
 
-from clew.backends import MAX_SEQ, NodeLocation, RefRow, Tx
 from clew.base import codec, ids
 from clew.base.messages import ATTACHED, REDACTION, AnyMessage, Native
-from clew.engine.deletion import owners
-from clew.engine.engine import Draft
-from clew.engine.log import find_entry
-from clew.engine.node import is_clean_version, node_payload
+from clew.engine.node import Node, is_clean_version, node_payload, parent_key
 from clew.engine.session_data import SOURCE
 from clew.providers.neutral import neutral
 from clew.sources.contract import ENVELOPE, Entry, derived_id
 from clew.sources.layout import WHOLE, FileName, record_id, renamed_entry, renaming
 from clew.sources.values import storable
 from clew.sources.writing import session_id
-from clew.store.parts import Parts
-from clew.store.session_table import SESSION, SUBAGENT
+from clew.store.session import Session, tree_of
+from clew.store.store import Store
+from clew.store.unit import Draft, Unit
 
 _FILE = "file"
 """In a session's origin, if its id is a derived one: the file that it came from."""
@@ -39,7 +36,7 @@ class Claim(NamedTuple):
     """A session that a conversation may be stored in."""
 
     id: str
-    row: RefRow | None
+    session: Session | None
     """None if it does not exist yet."""
     note: str | None = None
     """For a new session: why the conversation does not continue the one with its own id."""
@@ -55,37 +52,38 @@ class Claims(NamedTuple):
     """True if a secret was removed from one of those on hold."""
 
 
-def row_in(parts: Parts, tx: Tx, id: str) -> RefRow | None:
+def find_session(unit: Unit, id: str) -> Session | None:
     """The session with this id, or the subagent's trace; also in the trash."""
-    key, workspace = ids.parse(id), parts.engine.workspace
-    return tx.ref(workspace, SESSION, key) or tx.ref(workspace, SUBAGENT, key)
+    return unit.session(id, subagent=None, trashed=True)
 
 
-def claims(parts: Parts, tx: Tx, source: str, name: str, file: FileName) -> Claims:
+def claims(unit: Unit, source: str, name: str, file: FileName) -> Claims:
     """Where a conversation of a file may be stored: what came from this file first. Corrupted."""
     own, other, held, redacted = list[Claim](), list[Claim](), set[str](), False
     why = "its id is that of another conversation"
     for id in _session_ids(source, name):
-        row = row_in(parts, tx, id)
-        if row is None:
+        session = find_session(unit, id)
+        if session is None:
             new = Claim(id, None, None if id == session_id(source, name) else f"{why}: imported as a new conversation")
             return Claims([*own, *other, new], frozenset(held), redacted)
-        extra = parts.table.data(row).extra or {}
+        extra = session.data.extra or {}
         origin = extra.get(SOURCE)
         if not isinstance(origin, dict) or not _is_of(origin, source, name):
             continue
-        if is_held(tx, row):
+        if is_held(unit, session):
             held.add(id)
             redacted = redacted or REDACTION in extra
             why = "the conversation with its id is on hold"
         else:
-            (own if origin.get(_FILE) == file_label(file) else other).append(Claim(id, row))
+            (own if origin.get(_FILE) == file_label(file) else other).append(Claim(id, session))
     raise AssertionError("the ids never end")
 
 
-def is_held(tx: Tx, row: RefRow) -> bool:
-    """True for a session on hold, and for a trace that belongs to one."""
-    return any(one.hold for one in (row, *owners(tx, row)))
+def is_held(unit: Unit, session: Session) -> bool:
+    """True for a session on hold, and for a trace that belongs to one. Corrupted."""
+    owner = session.owner_id
+    above = None if owner is None else find_session(unit, owner)
+    return session.held or (above is not None and is_held(unit, above))
 
 
 def file_label(file: FileName) -> str:
@@ -135,14 +133,14 @@ class MessageIds:
     The session's log has an entry for each: so a file that has grown finds the messages before its new ones.
     """
 
-    def __init__(self, parts: Parts, session: str) -> None:
-        self._parts = parts
+    def __init__(self, store: Store, session: str) -> None:
+        self._store = store
         self.session = session
         self._now: dict[bytes, bytes] = {}
         """The id in the store for an id in the file, where these differ or once did."""
         self._logged: dict[bytes, tuple[bytes, int]] = {}
         """What the log says of an id in the file, and the number of the next entry for it."""
-        self._stored: dict[bytes, NodeLocation | None] = {}
+        self._stored: dict[bytes, Node | None] = {}
         """The messages that were looked up; None for one of another workspace."""
         self._batch: set[bytes] = set()
         self._tree: int | str | None = None
@@ -157,22 +155,22 @@ class MessageIds:
         found = _key(id)
         return id if found is None or found not in self._now else ids.text(self._now[found])
 
-    def begin(self, row: RefRow | None, entries: Sequence[Entry], head: str | None) -> bool:
+    def begin(self, session: Session | None, entries: Sequence[Entry], head: str | None) -> bool:
         """Looks up what a batch needs, by reads alone. True if the ids of some of its messages are stored already."""
         given = [one for entry in entries for one in (entry.id, entry.parent, entry.derived)]
         given += [head, *(entry.copies.message for entry in entries if entry.copies is not None)]
         names = {key for one in given if (key := _key(one)) is not None}
         self._batch, self.clashes = set(), 0
 
-        def work(tx: Tx) -> None:
-            empty = row is None or (row.head_id is None and not tx.log_next(row.ref) & MAX_SEQ)
-            self._tree = None if row is None or empty else row.tree
-            if row is not None:
-                self._load(tx, row, names - {*self._now})
-            self._stored = self._places(tx, [*names, *(self._now[one] for one in names if one in self._now)])
+        def work(unit: Unit) -> None:
+            empty = session is None or (session.head_id is None and not len(session.log))
+            self._tree = None if session is None or empty else tree_of(session)
+            if session is not None:
+                self._load(unit, session, names - {*self._now})
+            self._stored = _messages(unit, [*names, *(self._now[one] for one in names if one in self._now)])
 
         if names:
-            self._parts.engine.read(work)
+            self._store.read(work)
         return any(_key(entry.id) in self._stored for entry in entries)
 
     def contradicts(self, entry: Entry, laid: set[str]) -> bool:
@@ -180,11 +178,10 @@ class MessageIds:
         id = _key(entry.id)
         if id is None or entry.message is None or (id := self._now.get(id, id)) not in self._stored:
             return False
-        place, engine = self._stored[id], self._parts.engine
-        if place is None or ids.text(id) not in laid or len(entry.raw) >= engine.max_body:
+        node = self._stored[id]
+        if node is None or ids.text(id) not in laid or len(entry.raw) >= self._store.max_body:
             return False
-        node, now = engine.node(place), engine.redacted_message(entry.message)
-        before = node.said
+        before, now = node.said, self._store.redacted(entry.message)
         if WHOLE in (before.extra or {}) or is_clean_version(node, now):
             return False
         return _content(before, ()) != _content(now, ())
@@ -240,12 +237,12 @@ class MessageIds:
 
     # -- inside
 
-    def _load(self, tx: Tx, row: RefRow, names: set[bytes]) -> None:
+    def _load(self, unit: Unit, session: Session, names: set[bytes]) -> None:
         first = {self._log_id(name, 0): name for name in names}
-        for found in tx.existing_log_ids(list(first)) if first else ():
+        for found in unit.logged(None, first) if first else ():
             given = first[found]
             for number in count():
-                data = find_entry(self._parts.engine, tx, row, self._log_id(given, number))
+                data = unit.entry(session, self._log_id(given, number))
                 if data is None:
                     break
                 self._now[given] = ids.parse(renaming(data)[1])
@@ -253,14 +250,6 @@ class MessageIds:
 
     def _log_id(self, given: bytes, number: int) -> bytes:
         return record_id(ids.parse(self.session), "\0renamed", given + number.to_bytes(4, "big"))
-
-    def _places(self, tx: Tx, names: Sequence[bytes]) -> dict[bytes, NodeLocation | None]:
-        found: dict[bytes, NodeLocation | None] = {}
-        for name in tx.existing_ids(names):
-            place = tx.node(name)
-            here = place is not None and tx.tree_workspace(place.tree) == self._parts.engine.workspace
-            found[name] = place if here else None
-        return found
 
     def _parent(self, entry: Entry, placed: dict[bytes, Placed]) -> bytes | None:
         """The stored id of the message before this one; None if that is not stored."""
@@ -270,7 +259,7 @@ class MessageIds:
 
     def _candidates(self, draft: Draft) -> Iterator[bytes]:
         """The ids that a message may have: the one that it has had, its own, and those derived from its content."""
-        given, engine = draft.id, self._parts.engine
+        given, store = draft.id, self._store
         before = self._now.get(given)
         if before is not None and before in self._stored:
             yield before
@@ -278,9 +267,9 @@ class MessageIds:
         content = msgspec.msgpack.encode(_content(codec.decode(draft.encoded.payload, "")))
         for number in count():
             parts = self.session.encode(), given, number.to_bytes(4, "big"), content
-            id = record_id(engine.lookup_hash("import-message", b"\0".join(parts)), engine.workspace, b"")
+            id = record_id(store.lookup_hash("import-message", b"\0".join(parts)), store.workspace, b"")
             if id not in self._stored:
-                self._stored |= engine.read(partial(self._places, names=[id]))
+                self._stored |= store.read(partial(_messages, names=[id]))
             yield id
 
     def _fits(
@@ -295,11 +284,10 @@ class MessageIds:
         if again is not None:
             payload, tree, above = again.draft.encoded.payload, again.tree, again.parent
         else:
-            place = self._stored[id]
-            if place is None:
+            node = self._stored[id]
+            if node is None:
                 return None
-            node = self._parts.engine.node(place)
-            payload, tree, above = node_payload(node), place.tree, place.parent
+            payload, tree, above = node_payload(node), tree_of(node), parent_key(node)
             clean = is_clean_version(node, codec.decode(draft.encoded.payload, ""))
         if self._tree not in (None, tree):
             return None
@@ -313,6 +301,11 @@ class MessageIds:
         self._tree = tree
         self.redacted = self.redacted or (clean and not same)
         return same or clean
+
+
+def _messages(unit: Unit, names: Sequence[bytes]) -> dict[bytes, Node | None]:
+    """Those of these ids that messages have, with the messages; None for one of another workspace."""
+    return {name: unit.node(name) for name in map(ids.parse, unit.known(names))}
 
 
 def _key(id: str | None) -> bytes | None:

@@ -18,7 +18,6 @@ from contextlib import suppress
 from hashlib import sha256
 from typing import NamedTuple
 
-from clew.backends import Tx
 from clew.engine.session_data import SOURCE
 from clew.errors import ClewError, Conflict, Unavailable
 from clew.sources.batch import StoredBatch
@@ -33,8 +32,8 @@ from clew.sources.runs import Run
 from clew.sources.stored_names import stored_name
 from clew.sources.values import storable
 from clew.sources.writing import session_id
-from clew.store.parts import Parts
 from clew.store.store import Store
+from clew.store.unit import Unit
 
 __all__ = ["SOURCE", "ImportedConversation", "ItemOutcome", "import_item", "records", "session_id"]
 
@@ -120,7 +119,7 @@ class _Import:
         mark: FileMark | None,
         again: bool,
     ) -> None:
-        self._parts = Parts.of(store)
+        self._store = store
         self._source, self._item = source, item
         self._history, self._run = history, run
         self._step, self._stop = step, stop
@@ -193,9 +192,9 @@ class _Import:
             yield Skip(None, f"the rest cannot be read ({type(error).__name__})")
 
     def _conversation(self, name: str) -> ConversationImport:
-        stored = stored_name(self._parts, self._source, name, self._name)
+        stored = stored_name(self._store, self._source, name, self._name)
         made = ConversationImport(
-            self._parts, self._source.name, stored, self._name, fresh=self._before is None, again=self._again
+            self._store, self._source.name, stored, self._name, fresh=self._before is None, again=self._again
         )
         if self._mark is not None:
             made.resume(self._mark.times.get(name))
@@ -238,13 +237,13 @@ class _Import:
         self._size = self._count = 0
         for _ in range(TRIES - 1):
             try:
-                self._store(last=last, whole=whole)
+                self._store_batch(last=last, whole=whole)
                 return
             except Conflict:  # another program has stored some of the messages meanwhile
                 continue
-        self._store(last=last, whole=whole)
+        self._store_batch(last=last, whole=whole)
 
-    def _store(self, *, last: bool, whole: bool) -> None:
+    def _store_batch(self, *, last: bool, whole: bool) -> None:
         batch = [one for one in self._found.values() if one.pending(last=last)]
         placed: dict[bytes, Placed] = {}
         for one in batch:
@@ -256,15 +255,15 @@ class _Import:
         alone = next(iter(self._found.values())) if len(self._found) == 1 else None
         file = self._file(alone) if note else None
 
-        def work(tx: Tx) -> list[StoredBatch]:
-            done = [one.store(tx, last=last) for one in batch]
+        def work(unit: Unit) -> list[StoredBatch]:
+            done = [one.store(unit, last=last) for one in batch]
             if self._run is not None:
-                self._run.note(tx, [change for one in done for change in one.changes])
+                self._run.note(unit, [change for one in done for change in one.changes])
             if file is not None and self._history is not None:
-                self._history.note(tx, self._item, file, None if alone is None else alone.row_in(tx))
+                self._history.note(unit, self._item, file, None if alone is None else alone.session_in(unit))
             return done
 
-        for one, done in zip(batch, self._parts.engine.write(work), strict=True):
+        for one, done in zip(batch, self._store.write(work), strict=True):
             one.take_over(done, last=last)
 
     def _file(self, alone: ConversationImport | None) -> ImportedFile:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from clew.backends import RefRow
-from clew.base import ids
 from clew.sources.contract import Source
 from clew.sources.layout import FileName, origin_of
 from clew.sources.writing import session_id
-from clew.store.parts import Parts
 from clew.store.session import Session
-from clew.store.session_table import SESSION
+from clew.store.store import Store
 
 
-def stored_name(parts: Parts, source: Source, name: str, file: FileName) -> str:
+def stored_name(store: Store, source: Source, name: str, file: FileName) -> str:
     """The name of a conversation in the store.
 
     An older version stored names with slashes joined by slashes: such a session keeps its name, if it has all of these
@@ -23,18 +20,19 @@ def stored_name(parts: Parts, source: Source, name: str, file: FileName) -> str:
     """
     if name.startswith("["):
         names = _names(name)
-        row = _row(parts, source, "/".join(names))
-        own = None if row is None else (parts.table.data(row).extra or {}).get(source.name)
+        session = _session(store, source, "/".join(names))
+        own = None if session is None else session.extra.get(source.name)
         return "/".join(names) if isinstance(own, dict) and own.get("names") == names else name
     if getattr(source, "names_per_file", False):
-        row = _row(parts, source, name)  # the import leaves one in the trash alone
-        if row is not None and row.trashed_at is None and file not in origin_of(Session(parts, row)).files:
+        session = _session(store, source, name)
+        if session is not None and session.trashed_at is None and file not in origin_of(session).files:
             return f"{name} ({file.name} {file.folder})"
     return name
 
 
-def _row(parts: Parts, source: Source, name: str) -> RefRow | None:
-    return parts.table.get(SESSION, ids.parse(session_id(source.name, name)))
+def _session(store: Store, source: Source, name: str) -> Session | None:
+    id = session_id(source.name, name)
+    return store.read(lambda unit: unit.session(id, trashed=True), single=True)
 
 
 def _names(name: str) -> list[str]:

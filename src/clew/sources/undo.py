@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
-from clew.backends import ID, MAX_POS, RefRow, Tx
-from clew.base import ids
-from clew.engine import deletion, paths
-from clew.engine.node import node_row
 from clew.engine.receipts import Receipt
-from clew.engine.refs import BRANCH
 from clew.errors import ClewError, Conflict, Invalid
 from clew.sources.history import IMPORTED, ImportHistory
+from clew.sources.identity import find_session
 from clew.sources.runs import Change, changes_of, find_run, mark_undone, run_data
-from clew.store.parts import Parts
-from clew.store.session_table import SESSION, SUBAGENT
+from clew.store.deleting import delete_if, purge_if
+from clew.store.session import Session
 from clew.store.store import Store
-
-_USES = (SESSION, SUBAGENT, "snapshot")
-"""Kinds of refs that use messages on their own account."""
+from clew.store.unit import Unit
 
 
 class Left(NamedTuple):
@@ -50,110 +45,95 @@ def undo(store: Store, run: str, *, dry_run: bool = False) -> UndoReport:
     deletes it, so that nothing is lost that another program adds meanwhile. The next import reads the files again.
     What was purged before stays purged.
     """
-    parts = Parts.of(store)
-    row = find_run(store, run)
-    if run_data(store, row).undone:
+    this = find_run(store, run)
+    if run_data(this).undone:
         raise Invalid(f"the import {run} was undone before")
-    changes = changes_of(store, row)
+    changes = changes_of(this)
     left: list[Left] = []
-    found: dict[int, tuple[RefRow, Change]] = {}
-    for change in changes.values():
-        one = _row(parts, change.session)
-        if one is None:
-            left.append(Left(change.session, "it was deleted"))
-        else:
-            found[one.ref] = one, change
-    whole = {ref: one for ref, (one, change) in found.items() if change.created}
+    whole: dict[str, Session] = {}
     messages = 0
-    for one, change in found.values():
-        if not change.created:
+    for change in changes.values():
+        session = store.read(partial(find_session, id=change.session))
+        if session is None:
+            left.append(Left(change.session, "it was deleted"))
+        elif change.created:
+            whole[session.id] = session
+        else:
             try:
-                messages += _cut(parts, one, changes, dry_run=dry_run)
+                messages += _cut(store, session, changes, dry_run=dry_run)
             except ClewError as error:
                 left.append(Left(change.session, error.message))
-    going = [one for one in whole.values() if one.owner not in whole]  # its subagents go with a session, or stay
+    going = [one for one in whole.values() if one.owner_id not in whole]  # its subagents go with a session, or stay
     receipt = None
     if going:
-        receipt = parts.purger.purge(
+        receipt = purge_if(
+            store,
             going,
-            reason="user-requested",
+            lambda unit, one: _refuse_used(unit, one, changes),
             dry_run=dry_run,
-            check=lambda tx, one: _refuse_used(tx, one, changes),
             remember=False,
         )
         messages += receipt.messages
         left += [Left(failure.session, failure.error) for failure in receipt.failures]
         named = {*receipt.sessions, *(one.session for one in left)}
-        left += [Left(name, "it was deleted") for one in going if (name := ids.text(one.key)) not in named]
+        left += [Left(one.id, "it was deleted") for one in going if one.id not in named]
     if not dry_run:
-        id = ids.text(row.key)
-        ImportHistory(store).forget(lambda file: file.run == id)
-        mark_undone(store, row)
+        ImportHistory(store).forget(lambda file: file.run == this.id)
+        mark_undone(store, this)
     gone = () if receipt is None else tuple(receipt.sessions)
-    return UndoReport(ids.text(row.key), gone, messages, tuple(left), receipt)
+    return UndoReport(this.id, gone, messages, tuple(left), receipt)
 
 
-def _row(parts: Parts, session: str) -> RefRow | None:
-    key = ids.parse(session)
-    return parts.table.get(SESSION, key) or parts.table.get(SUBAGENT, key)
-
-
-def _refuse_used(tx: Tx, row: RefRow, changes: dict[str, Change]) -> None:
+def _refuse_used(unit: Unit, session: Session, changes: dict[str, Change]) -> None:
     """Raises Conflict, with the reason, if a session was used since the import, or what goes with it."""
-    _refuse_changed(row, changes)
-    if row.tree is None or not changes[ids.text(row.key)].created:
+    _refuse_changed(session, changes)
+    if not changes[session.id].created:
         return
-    for one in tx.refs_in_tree(row.tree, 0, MAX_POS):
-        if one.kind in _USES and one.ref != row.ref:
-            _refuse_use(one, changes)
-    for one in tx.refs_owned(row.ref):
-        if one.kind == SUBAGENT:
-            if not changes.get(ids.text(one.key), Change("")).created:
-                raise Conflict("it has a subagent's trace that this import did not add")
-            _refuse_used(tx, one, changes)
-        elif one.kind not in (BRANCH, IMPORTED):
-            raise Conflict("it has checkpoints or other data since")
+    for kind, name in unit.sharing(session):
+        _refuse_use(kind, name, changes)
+    for trace in session.subagents():
+        if not changes.get(trace.id, Change("")).created:
+            raise Conflict("it has a subagent's trace that this import did not add")
+        _refuse_used(unit, trace, changes)
+    if any(one.kind != IMPORTED for one in unit.documents(None, owner=session)):
+        raise Conflict("it has checkpoints or other data since")
 
 
-def _refuse_use(row: RefRow, changes: dict[str, Change]) -> None:
+def _refuse_use(kind: str, name: str, changes: dict[str, Change]) -> None:
     """Raises Conflict unless the import has created this session, which has the messages of another."""
-    name = ids.text(row.key)
     if not changes.get(name, Change("")).created:
-        raise Conflict(f"{row.kind} {name} uses its messages")
+        raise Conflict(f"{kind} {name} uses its messages")
 
 
-def _refuse_changed(row: RefRow, changes: dict[str, Change]) -> None:
-    if row.trashed_at is not None:
+def _refuse_changed(session: Session, changes: dict[str, Change]) -> None:
+    if session.trashed_at is not None:
         raise Conflict("it is in the trash")
-    if row.hold:
+    if session.held:
         raise Conflict("it is held")
-    change = changes[ids.text(row.key)]
-    head = None if change.after is None else ids.parse(change.after)
-    if (row.version, row.head_id) != (change.version, head):  # another import may have created it again
+    change = changes[session.id]
+    if (session.version, session.head_id) != (change.version, change.after):  # another import may have made it again
         raise Conflict("it was changed or continued since")
 
 
-def _cut(parts: Parts, row: RefRow, changes: dict[str, Change], *, dry_run: bool) -> int:
+def _cut(store: Store, session: Session, changes: dict[str, Change], *, dry_run: bool) -> int:
     """Deletes the messages that were added at the end of a session; returns how many. Conflict."""
-    change = changes[ids.text(row.key)]
+    change = changes[session.id]
     if change.messages == 0 or change.after is None:
         return 0
-    head, stop = ids.parse(change.after), None if change.before is None else ids.parse(change.before)
+    head, before = change.after, change.before
 
-    def added(tx: Tx) -> list[bytes]:
-        _refuse_used(tx, parts.refs.get(tx, row.kind, row.key, trashed=True), changes)
-        place = tx.insert_point(head)
-        way = [] if place is None or place.pos is None else paths.whole(parts.engine, tx, place.pos)
-        found = [node_row(node)[ID] for node in way]
-        if stop not in found or found[-1] == stop:
+    def added(unit: Unit) -> list[str]:
+        now = find_session(unit, session.id)
+        if now is None:
+            raise Conflict("it was deleted")
+        _refuse_used(unit, now, changes)
+        found = [node.id for node in unit.path(head)]
+        if before not in found or before == head:
             raise Conflict("its new messages are on other branches")
-        going = found[found.index(stop) + 1 :]
-        cuts = deletion.plan_nodes(parts.engine, tx, going, recursive=False)
-        for one in deletion.sessions_at(tx, cuts):
-            if one.ref != row.ref:
-                _refuse_use(one, changes)
+        going = found[found.index(before) + 1 :]
+        for name in unit.sessions_with(going[0]):
+            if name != now.id:
+                _refuse_use("session", name, changes)
         return going
 
-    if dry_run:
-        return len(parts.engine.read(added))
-    return parts.purger.delete_nodes(added, recursive=False, remember=False).messages
+    return delete_if(store, added, remember=False, dry_run=dry_run)

@@ -14,7 +14,7 @@ from clew.base.messages import AnyMessage, Message, Native
 from clew.engine import paths
 from clew.engine.append import append_chain
 from clew.engine.engine import Draft, whole_number
-from clew.engine.node import Node, microseconds, moment, node_row
+from clew.engine.node import Node, microseconds, moment, node_row, run_info
 from clew.engine.refs import BRANCH
 from clew.engine.remembered import Appended
 from clew.errors import Corrupted, Invalid, NotFound
@@ -272,6 +272,20 @@ class Session(SessionChanges):
 def row_of(session: Session) -> RefRow:
     """The row of a session as of its last read. For modules of clew, not for users."""
     return session._row
+
+
+def tree_of(what: Session | Node) -> int:
+    """A number that is equal for sessions and messages of one tree. For modules of clew."""
+    if isinstance(what, Node):
+        return run_info(what).tree
+    assert what._row.tree is not None  # all sessions have one
+    return what._row.tree
+
+
+def is_same(one: Session, other: Session) -> bool:
+    """True if two objects are of one stored session, not of another that has its id since. For modules of clew."""
+    mine, theirs = one._row, other._row
+    return (mine.ref, mine.key, mine.created_at) == (theirs.ref, theirs.key, theirs.created_at)
 
 
 def delete_session(session: Session) -> Receipt:

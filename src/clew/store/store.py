@@ -6,16 +6,16 @@ import os
 from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar, overload
 
 from msgspec.json import encode
 
 from clew.backends import BackendOptions, Durability, Tx
 from clew.backends.open import open_backend
-from clew.base.ids import IdSource, new_id
+from clew.base.ids import IdSource, new_id, text
 from clew.base.loading import loading
 from clew.engine.engine import MAX_BODY, Clock, Engine, wall_clock
-from clew.errors import ClewError, Closed, Corrupted
+from clew.errors import ClewError, Closed, Corrupted, NotFound
 from clew.store.options import Options, check_options, store_name
 from clew.store.parts import Parts
 from clew.store.sessions import Sessions
@@ -367,6 +367,13 @@ class Store:
 
         return unit.documents(self._parts, kind, index=index, label=label)
 
+    def document(self, kind: str, typed: str) -> Document:
+        """The document with this id or handle. NotFound, Ambiguous."""
+        found = self.read(lambda unit: unit.document(kind, self._refs.resolve(kind, typed)))
+        if found is None:
+            raise NotFound(kind, typed)
+        return found
+
     def draft(
         self, said: AnyMessage, *, id: str | None = None, created_at: int | None = None, seen: Message | None = None
     ) -> Draft:
@@ -380,14 +387,43 @@ class Store:
         """An id for names of the caller's own: a keyed hash, which reveals nothing. The same in every process."""
         return self._engine.lookup_hash("adapter", encode(names))
 
-    def redacted(self, said: AnyMessage) -> AnyMessage:
-        """A message after redaction; the same object if nothing is found."""
+    def new_id(self) -> str:
+        """A new id: of a session, a message or a document."""
+        return text(self._engine.new_id())
+
+    def lookup_hash(self, domain: str, value: bytes) -> bytes:
+        """A keyed hash of a value: an id or an index, which reveals nothing. The same in every process.
+
+        Equal values of different domains have different hashes.
+        """
+        return self._engine.lookup_hash(domain, value)
+
+    @overload
+    def redacted(self, said: AnyMessage) -> AnyMessage: ...
+    @overload
+    def redacted(self, said: bytes, *, own: bool = False) -> bytes: ...
+    def redacted(self, said: AnyMessage | bytes, *, own: bool = False) -> AnyMessage | bytes:
+        """A message, or JSON or text, after redaction; the same object if nothing is found. `own` if clew wrote the
+        JSON.
+        """
+        if isinstance(said, bytes):
+            return self._engine.redacted(said, own=own)
         return self._engine.redacted_message(said)
 
     @property
     def clock(self) -> Clock:
         """Returns the present time in microseconds since 1970."""
         return self._engine.clock
+
+    @property
+    def max_body(self) -> int:
+        """The most bytes that a message or a log entry can have."""
+        return self._engine.max_body
+
+    @property
+    def in_transaction(self) -> bool:
+        """True if this thread is inside `transaction`."""
+        return self._engine.backend.in_transaction()
 
     @property
     def redacts(self) -> bool:

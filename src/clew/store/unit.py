@@ -27,7 +27,7 @@ from clew.engine import deletion, paths
 from clew.engine.append import append_chain, find_existing
 from clew.engine.blobs import Blobs, put_all_in, put_in
 from clew.engine.engine import Draft
-from clew.engine.log import Log, add_entries
+from clew.engine.log import Log, add_entries, find_entry
 from clew.engine.node import Node, microseconds, moment, node_row, run_info
 from clew.engine.refs import BRANCH
 from clew.engine.session_data import SessionData
@@ -38,6 +38,8 @@ from clew.store.session_table import SESSION, SUBAGENT
 
 if TYPE_CHECKING:
     from clew.engine.receipts import Receipt
+
+__all__ = ["HEAD", "Document", "Draft", "Unit"]
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -58,9 +60,19 @@ class Document:
         self._row = row
 
     @property
+    def kind(self) -> str:
+        """Its kind."""
+        return self._row.kind
+
+    @property
     def id(self) -> str:
         """Its key."""
         return ids.text(self._row.key)
+
+    @property
+    def handle(self) -> str:
+        """A short name that is easy to type."""
+        return self._parts.refs.handle(self._row)
 
     @property
     def data(self) -> bytes:
@@ -73,14 +85,19 @@ class Document:
         return self._parts.refs.data(self._parts.refs.verify(self._row))
 
     @property
+    def trashed(self) -> bool:
+        """True if its session is in the trash."""
+        return self._row.trashed_at is not None
+
+    @property
     def at(self) -> str | None:
         """The message it stands at."""
         return None if self._row.head_id is None else ids.text(self._row.head_id)
 
     @property
     def version(self) -> int:
-        """Grows with every change."""
-        return self._row.version
+        """Grows with every change. Corrupted."""
+        return self._parts.refs.verify(self._row).version
 
     @property
     def order(self) -> int:
@@ -162,9 +179,13 @@ class Unit:
     # -- sessions
 
     @_reads
-    def session(self, id: str | bytes, *, subagent: bool = False, trashed: bool = False) -> Session | None:
-        """A session by id; None if there is none, or if it is in the trash and `trashed` is False."""
-        row = self._tx.ref(self._engine.workspace, SUBAGENT if subagent else SESSION, _key(id))
+    def session(self, id: str | bytes, *, subagent: bool | None = False, trashed: bool = False) -> Session | None:
+        """A session by id, or a subagent's trace, or with None either; None if there is none, or if it is in the trash
+        and `trashed` is False.
+        """
+        row = None if subagent else self._tx.ref(self._engine.workspace, SESSION, _key(id))
+        if row is None and subagent is not False:
+            row = self._tx.ref(self._engine.workspace, SUBAGENT, _key(id))
         if row is None or (row.trashed_at is not None and not trashed):
             return None
         self._note_present(row)
@@ -216,9 +237,11 @@ class Unit:
         *,
         hold: bool | None = None,
         expires_at: int | Literal[False] | None = False,
+        active_at: int | None = None,
     ) -> Session:
         """Replaces the data of a session, its hold and its own retention (microseconds, or negative: after its last
-        activity); None ends that. Writes nothing if they are equal. Conflict if it is in the trash; NotFound.
+        activity); None ends that. `active_at` sets its last activity, not later than now, and its place among the
+        others. Writes nothing if they are equal. Conflict if it is in the trash; NotFound.
         """
         row = self._row(session)
         columns: dict[str, int | None] = {}
@@ -226,10 +249,14 @@ class Unit:
             columns["hold"] = int(hold)
         if expires_at is not False and row.expires_at != expires_at:
             columns["expires_at"] = expires_at
+        events = list(columns)
+        if active_at is not None and (last := min(active_at, self._engine.clock())) != row.active_at:
+            top = self._tx.top_rank(row.workspace, row.kind)
+            columns |= {"active_at": last, "rank": self._refs.past_rank(self._tx, row.kind, last, top)}
         if not columns and self._table.data(row) == data:
             return session
         changed = self._changed(self._table.change(self._tx, row, data, **columns))
-        for column in columns:
+        for column in events:
             self._note("retain" if column == "expires_at" else "hold" if hold else "release", session)
         return Session(self._parts, changed)
 
@@ -261,6 +288,14 @@ class Unit:
     def known(self, some: Iterable[str | bytes]) -> set[str]:
         """Those of these ids that messages have, in any workspace: no new message can have them."""
         return {ids.text(one) for one in self._tx.existing_ids([_key(one) for one in some])}
+
+    @_reads
+    def purged(self, some: Collection[str | bytes]) -> set[bytes]:
+        """Those of these ids of sessions and messages that were purged: no import stores them again."""
+        with loading:
+            from clew.engine.purged import recall
+
+        return recall(self._engine, self._tx, [_key(one) for one in some])
 
     @_reads
     def stored(self, draft: Draft, session: Session | None = None) -> Node | None:
@@ -452,19 +487,27 @@ class Unit:
         return point is not None and point.tree == row_of(session).tree
 
     @_reads
-    def first_with(self, message: str | bytes) -> Session | None:
-        """The session that had a message first, in the trash or not."""
+    def sessions_with(self, message: str | bytes) -> list[str]:
+        """The ids of the sessions and traces that have a message on their path, in a branch or behind a compaction, in
+        the trash or not. The first one had it first.
+        """
         point = self._found(message)
-        found = [] if point is None or point.pos is None else deletion.shown_by(self._tx, point.pos)
-        return self.session(found[0], trashed=True) if found else None
+        return [] if point is None or point.pos is None else deletion.shown_by(self._tx, point.pos)
+
+    @_reads
+    def sharing(self, session: Session) -> list[tuple[str, str]]:
+        """Kind and id of the other sessions, traces and snapshots whose last message is in the tree of a session."""
+        own = row_of(session)
+        rows = self._tx.refs_in_tree(self._tree(session), 0, _LAST)
+        return [(one.kind, ids.text(one.key)) for one in rows if one.kind in _SHARING and one.ref != own.ref]
 
     # -- documents
 
     @_reads
-    def document(self, kind: str, id: str | bytes) -> Document | None:
-        """A document by key; None if there is none, or if its session is in the trash."""
+    def document(self, kind: str, id: str | bytes, *, trashed: bool = False) -> Document | None:
+        """A document by key; None if there is none, or if its session is in the trash and `trashed` is False."""
         row = self._tx.ref(self._engine.workspace, kind, _key(id))
-        if row is None or row.trashed_at is not None:
+        if row is None or (row.trashed_at is not None and not trashed):
             return None
         self._note_present(row)
         return Document(self._parts, row)
@@ -472,7 +515,7 @@ class Unit:
     @_reads
     def documents(
         self,
-        kind: str,
+        kind: str | None,
         *,
         owner: Session | None = None,
         index: bytes | None = None,
@@ -482,11 +525,15 @@ class Unit:
     ) -> list[Document]:
         """The documents of an owner, oldest first; or a page of all, or those with an index or a label, newest first.
 
-        NotFound if the owner was deleted. `Store.documents` reads page after page.
+        For an owner, None as `kind` means every kind. NotFound if the owner was deleted. `Store.documents` reads page
+        after page.
         """
         if owner is not None:
             owned = self._tx.refs_owned(self._found_row(owner).ref)
-            return [Document(self._parts, row) for row in owned if row.kind == kind and row.trashed_at is None]
+            wanted = (one for one in owned if (one.kind not in _NO_DOCUMENT if kind is None else one.kind == kind))
+            return [Document(self._parts, row) for row in wanted if row.trashed_at is None]
+        if kind is None:
+            raise Invalid("documents of every kind are listed for an owner alone")
         edge, space = None if after is None else (after._row.rank, after._row.ref), self._engine.workspace
         found: list[Document] = []
         while len(found) < limit:
@@ -514,7 +561,8 @@ class Unit:
         new: bool = False,
         created_at: int | None = None,
     ) -> Document:
-        """Stores a value, or replaces the one under this key. Owner, message and labels are those of the first value.
+        """Stores a value, or replaces the one under this key. Message and labels are those of the first value, and the
+        owner, unless another is given.
 
         The value, JSON or text, is redacted unless it is `exact`. `before` is the stored document, if the caller has
         read it: Conflict if it was changed. With `new` nothing is looked up: Conflict if the key is taken. Conflict
@@ -525,7 +573,9 @@ class Unit:
         if row is not None:
             if row.trashed_at is not None:
                 raise Conflict("the session of this document is in the trash", hint="Restore it or purge it.")
-            row = self._refs.change(tx, self._refs.verify(row), payload, look=row.look if index is None else index)
+            given = {} if owner is None or owner._row.ref == row.owner else {"owner": self._found_row(owner).ref}
+            look = row.look if index is None else index
+            row = self._refs.change(tx, self._refs.verify(row), payload, look=look, **given)
         else:
             above = None if owner is None else self._found_row(owner)
             tree = above.tree if above is not None and (at is not None or kind in _IN_TREE) else None
@@ -592,11 +642,18 @@ class Unit:
             self._proof = partial(_has_entry, id=rows[-1][0])
 
     @_reads
-    def logged(self, of: Target, some: Iterable[str | bytes]) -> set[bytes]:
-        """Those of these ids that entries of a log have."""
+    def logged(self, of: Target | None, some: Iterable[str | bytes]) -> set[bytes]:
+        """Those of these ids that entries of a log have; with None, of any log in any workspace: `log` refuses them."""
         found = self._tx.existing_log_ids([_key(one) for one in some])
+        if of is None:
+            return found
         rows = ((id, self._tx.log_by_id(id)) for id in found)
         return {id for id, row in rows if row is not None and row.pos >> SEQ_BITS == of._row.ref}
+
+    @_reads
+    def entry(self, of: Target, id: str | bytes) -> bytes | None:
+        """The data of an entry of a log by its id; None if the log has none. Corrupted."""
+        return find_entry(self._engine, self._tx, of._row, _key(id))
 
     @_writes
     def blob(self, session: Session, data: bytes) -> str:
@@ -718,6 +775,12 @@ _IN_TREE = ("checkpoint", "worktree", "rewind", "recovery")
 """Kinds of documents that are stored with the tree of their session, also without a message."""
 
 
+_SHARING = (*deletion.SESSION_KINDS, "snapshot")
+"""Kinds of refs that have messages of their own."""
+_NO_DOCUMENT = (*deletion.SESSION_KINDS, BRANCH)
+"""Kinds of refs that a session can own, and that are no documents."""
+
+
 class _OwnError(Exception):
     """An error that `work` raised itself. A backend would take a ValueError for a damaged value."""
 
@@ -752,6 +815,11 @@ def read(parts: Parts, work: Callable[[Unit], T], *, single: bool = False) -> T:
         return parts.engine.read(lambda tx: _run(Unit(parts, tx, _READS), tx, work), single=single)
     except _OwnError as own:
         raise own.error from own.error.__cause__
+
+
+def step(parts: Parts, tx: Tx, work: Callable[[Unit], T]) -> T:
+    """Calls `work`, which must not write, inside a transaction of the store's own modules."""
+    return _run(Unit(parts, tx, _READS), tx, work)
 
 
 def _run(unit: Unit, tx: Tx, work: Callable[[Unit], T]) -> T:

@@ -198,7 +198,7 @@ def test_what_nobody_can_say(proxy: Proxy) -> None:
 def test_a_memory_that_must_not_have_changed(proxy: Proxy, when: Cut) -> None:
     """It is written once, and what was written is no conflict with itself."""
     with clew.open(proxy.url(), timeout=10) as store:
-        memory = Memory(Parts.of(store).engine, Parts.of(store).refs, "project")
+        memory = Memory(store, "project")
         for version in range(2):
             cut_next(store, proxy, when)
             assert memory.write(f"text {version}", expect=version) == version + 1

@@ -25,14 +25,11 @@ from clew.agents.cpe.reader import (
     rows,
     to_message,
 )
-from clew.base import ids
 from clew.base.messages import Block, Media, Opaque, Text, Thinking
 from clew.engine.engine import wall_clock
 from clew.engine.node import microseconds
-from clew.engine.purged import recall
 from clew.errors import ClewError, Invalid, NotFound
 from clew.store.origin import CPE_NOTE
-from clew.store.parts import Parts as StoreParts
 from clew.store.session import Session, delete_session
 from clew.store.store import Store
 from clew.store.store import open as open_store
@@ -192,8 +189,7 @@ class _Import:
 
     def is_purged(self, id: str) -> bool:
         """True if a tree or a message was purged and is to stay so."""
-        engine = StoreParts.of(self.store).engine
-        return not self.again and bool(engine.read(lambda tx: recall(engine, tx, [ids.parse(id)])))
+        return not self.again and bool(self.store.read(lambda unit: unit.purged([id])))
 
     def at(self, row: CpeRow) -> None:
         """Sets the clock of a view to the time of a message."""

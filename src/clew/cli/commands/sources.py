@@ -75,7 +75,6 @@ _HOMES = {"linux": "~", "darwin": "~", "win32": "%USERPROFILE%"}
 
 def _imported() -> dict[str, _Imported]:
     """The files that were imported from each source; none if there is no store yet."""
-    from clew.engine.node import moment
     from clew.sources.history import ImportHistory
 
     found: dict[str, _Imported] = {}
@@ -84,9 +83,8 @@ def _imported() -> dict[str, _Imported]:
     except clew.NotFound:
         return found
     with store:
-        for file, at in ImportHistory(store).files():
+        for file, last in ImportHistory(store).files():
             before = found.get(file.source)
-            last = moment(at)
             found[file.source] = (
                 _Imported(1, last) if before is None else _Imported(before.files + 1, max(last, before.last))
             )
