@@ -10,8 +10,8 @@ import pytest
 
 import clew
 from clew.adapters.assembling import Assembler, ModelCall
+from clew.adapters.keyed import Keyed
 from clew.adapters.recorder import LIMIT, CallRecorder
-from clew.adapters.rows import Keyed
 from clew.base.messages import Native
 
 

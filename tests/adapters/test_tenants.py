@@ -8,7 +8,6 @@ import random
 import pytest
 
 import clew
-from clew.adapters import rows
 from clew.adapters.assembling import Assembler, ModelCall
 from clew.adapters.documents import Documents
 from clew.adapters.keyed import Keyed
@@ -56,7 +55,7 @@ class Calls:
     """Named conversations that are put together from model calls."""
 
     def __init__(self, store):
-        self._keyed = rows.Keyed(store, "made-up", {})
+        self._keyed = Keyed(store, "made-up", {})
 
     def write(self, key, text, *, new):
         # All tenants begin alike.

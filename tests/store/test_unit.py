@@ -485,6 +485,32 @@ def test_documents_and_entries_are_redacted(tmp_path: Path) -> None:
         assert next(store.documents("document")).data == secret
 
 
+# -- purges
+
+
+def test_a_purge_is_checked_in_its_transaction(store: clew.Store) -> None:
+    """What `check` reads is what the purge deletes; an error of its own reaches the caller, a ClewError the receipt."""
+    session = talk(store, "1")
+    seen = []
+
+    def refuse(error: Exception) -> Callable[[clew.Session], None]:
+        def check(now: clew.Session) -> None:
+            seen.append((now.title, store.read(lambda unit: unit.head(now)), texts(session.path())))
+            raise error
+
+        return check
+
+    session.rename("new")
+    with pytest.raises(ValueError, match="mine"):
+        session.purge(check=refuse(ValueError("mine")))
+    receipt = session.purge(check=refuse(Conflict("still needed")))
+    assert [one.error for one in receipt.failures] == ["still needed"]
+    assert seen == [("new", session.path()[0].id, ["1"])] * 2
+    assert session.purge(check=lambda _: None).failures == ()
+    with pytest.raises(NotFound):
+        session.purge(check=lambda _: None)
+
+
 # -- workspaces
 
 

@@ -12,15 +12,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from clew.adapters.chains import place
-from clew.adapters.rows import Keyed
-from clew.backends import InsertPoint, RefRow, Tx
-from clew.base import ids
+from clew.adapters.keyed import Keyed
 from clew.base.messages import Block, Media, Native, Text, Thinking, ToolCall, ToolResult
-from clew.engine.engine import Draft, Engine
 from clew.providers.neutral import neutral
 from clew.sources.titles import from_prompt
-from clew.store.session_table import SESSION
+from clew.store.session import Session
+from clew.store.store import Store
+from clew.store.unit import Unit
 
 
 class ModelCall(NamedTuple):
@@ -43,7 +41,7 @@ class ModelCall(NamedTuple):
 class _Link(NamedTuple):
     """A message and its id."""
 
-    id: bytes
+    id: str
     message: Native
     time: int | None
 
@@ -61,65 +59,52 @@ class Assembler:
         Answers after the first one are branches. Conflict if the named conversation is in the trash.
         """
         if call.input or call.choices:
-            self._keyed.engine.write(lambda tx: self._store(tx, call))
+            self._keyed.write(lambda unit: self._store(unit, call))
 
-    def _store(self, tx: Tx, call: ModelCall) -> None:
-        keyed = self._keyed
-        row = None
-        start: bytes | None = None
+    def _store(self, unit: Unit, call: ModelCall) -> None:
+        session, start = None, None
         if call.conversation is not None:
-            row = keyed.row(tx, "conversation", call.conversation)
-            if row is not None and call.continues:
-                start = row.head_id
+            session = self._keyed.session(unit, "conversation", call.conversation)
+            if session is not None and call.continues:
+                start = session.head_id
         asked = list(self._links(call, call.input, start, call.started_at))
         after = asked[-1].id if asked else start
         answers = [list(self._links(call, choice, after, call.ended_at)) for choice in call.choices]
         for answer in [*answers[1:], *answers[:1]] or [[]]:  # the first one last: the session continues there
-            row = self._extend(tx, call, row, start, [*asked, *answer]) or row
+            session = self._extend(unit, call, session, start, [*asked, *answer]) or session
 
     def _links(
-        self, call: ModelCall, messages: Sequence[Native], above: bytes | None, time: int | None
+        self, call: ModelCall, messages: Sequence[Native], above: str | None, time: int | None
     ) -> Iterator[_Link]:
         """Messages with their ids: hashes of the content and of the id before, or of the conversation's name."""
-        workspace = self._keyed.engine.workspace
+        workspace = self._keyed.store.workspace
         for message in messages:
-            before = f"{workspace}\0{call.conversation or ''}" if above is None else above.hex()
-            above = self._keyed.key("message", before, self._encode(_content(message)).decode())
+            before = f"{workspace}\0{call.conversation or ''}" if above is None else _hex(above)
+            above = self._keyed.id("message", before, self._encode(_content(message)).decode())
             yield _Link(above, message, time)
 
     def _extend(
-        self, tx: Tx, call: ModelCall, row: RefRow | None, start: bytes | None, chain: list[_Link]
-    ) -> RefRow | None:
+        self, unit: Unit, call: ModelCall, session: Session | None, start: str | None, chain: list[_Link]
+    ) -> Session | None:
         """Stores the end of a chain that is new. Returns the session; None if nothing is new."""
         keyed = self._keyed
-        known = tx.existing_ids([link.id for link in chain])
+        known = unit.known([link.id for link in chain])
         count = next((at for at, link in enumerate(chain) if link.id not in known), len(chain))
         new = chain[count:]
         if not new:
             return None
         above = chain[count - 1].id if count else start
-        point = None if above is None else tx.insert_point(above)
-        if row is None and call.conversation is None and point is not None:
-            row = self._session_at(tx, point)
-        if row is None:
-            names = ("call", new[0].id.hex()) if call.conversation is None else ("conversation", call.conversation)
-            row = keyed.ensure(tx, *names, title=_title(keyed.engine, chain), model=call.model, at=point)
-        place(keyed, tx, row, above, [self._draft(link) for link in new])
-        return row
+        if session is None and call.conversation is None and above is not None:
+            session = next((one for one in unit.sessions_at(above) if keyed.owns(one)), None)
+        if session is None:
+            names = ("call", _hex(new[0].id)) if call.conversation is None else ("conversation", call.conversation)
+            session = keyed.ensure(unit, *names, title=_title(keyed.store, chain), model=call.model, at=above)
+        unit.append(session, [keyed.draft(one.message, id=one.id, created_at=one.time) for one in new], after=above)
+        return session
 
-    def _draft(self, link: _Link) -> Draft:
-        return self._keyed.engine.draft(link.message, ids.text(link.id), link.time)
 
-    def _session_at(self, tx: Tx, point: InsertPoint) -> RefRow | None:
-        """The session of this tool whose last message is at a point; of several, the one that was active last."""
-        if point.pos is None:
-            return None
-        found = [
-            row
-            for row in tx.refs_in_tree(point.tree, point.pos, point.pos)
-            if row.kind == SESSION and row.trashed_at is None and self._keyed.owns(row)
-        ]
-        return max(found, key=lambda row: row.rank, default=None)
+def _hex(id: str) -> str:
+    return id.replace("-", "")
 
 
 def _content(message: Native) -> list[Any]:
@@ -152,9 +137,9 @@ def _parts(blocks: Sequence[Block]) -> Iterator[Any]:
         yield text
 
 
-def _title(engine: Engine, chain: Sequence[_Link]) -> str | None:
+def _title(store: Store, chain: Sequence[_Link]) -> str | None:
     for link in chain:
-        seen = neutral(engine.redacted_message(link.message))
+        seen = neutral(store.redacted(link.message))
         if seen.role == "user":
             return from_prompt(seen.text)
     return None

@@ -6,10 +6,10 @@ Nothing is lost by a move: messages that the head leaves stay as a branch, as af
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from clew.adapters.rows import Keyed
 from clew.backends import MAX_SEQ, SEQ_BITS, InsertPoint, RefRow, Tx
 from clew.base import ids
 from clew.engine import deletion, paths
@@ -17,9 +17,6 @@ from clew.engine.engine import Draft
 from clew.engine.node import Node, microseconds
 from clew.engine.refs import BRANCH
 from clew.errors import NotFound
-
-if TYPE_CHECKING:
-    from clew.adapters.rows import Keyed
 
 _LAST = (1 << 63) - 1
 """The highest position."""

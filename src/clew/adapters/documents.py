@@ -13,8 +13,7 @@ import msgspec
 
 from clew.adapters.keyed import Keyed
 from clew.errors import Conflict, Corrupted
-from clew.store.session import Session
-from clew.store.unit import Document, Unit
+from clew.store.unit import Document, Target, Unit
 
 DOCUMENT = "document"
 """Kind of the documents that hold a framework's own values."""
@@ -71,11 +70,11 @@ class Documents:
         value: Any,
         *,
         groups: Sequence[Sequence[str]] = (),
-        owner: Session | None = None,
+        owner: Target | None = None,
     ) -> Document:
-        """Stores a value, or replaces the one under these names. With `owner` it is deleted with that session.
+        """Stores a value, or replaces the one under these names.
 
-        The groups and the owner are those of the first value.
+        With `owner` it is deleted with that session or document. The groups and the owner are those of the first value.
         """
         labels = [self._group_key(group) for group in groups]
         key, data = self._keyed.key(DOCUMENT, *names), msgspec.json.encode(value)

@@ -33,7 +33,7 @@ def load_list(unit: Unit, at: Slice) -> list[Node]:
 def store_list(unit: Unit, session: Session, before: Slice, messages: Sequence[Native]) -> Slice:
     """Stores the messages that the list before does not have, and moves the head of the session to the last one."""
     old = load_list(unit, before)
-    shared, kept = overlap([raw_message(node) for node in old], [message.raw for message in messages])
+    shared, kept = _overlap([raw_message(node) for node in old], [message.raw for message in messages])
     after = old[kept - 1].id if kept else None
     new = unit.append(session, messages[shared:], after=after)
     return Slice(new[-1].id if new else after, len(messages))
@@ -44,7 +44,7 @@ def raw_message(node: Node) -> bytes:
     return native_message(node).raw
 
 
-def overlap(old: Sequence[bytes], new: Sequence[bytes]) -> tuple[int, int]:
+def _overlap(old: Sequence[bytes], new: Sequence[bytes]) -> tuple[int, int]:
     """The number of messages at the beginning of a list that are stored, and the place in the old list they end at."""
     for start in range(len(old)):
         length = len(old) - start

@@ -14,19 +14,15 @@ from agents.items import TResponseInputItem
 from agents.memory import SessionSettings
 from agents.memory.session_settings import coerce_session_settings
 
-from clew.adapters.chains import place
+from clew.adapters.keyed import Adapter, Keyed, Target, unchanged
 from clew.adapters.natives import native_message
-from clew.adapters.rows import Adapter, Keyed, Target, unchanged
 from clew.adapters.threads import in_thread
 from clew.adapters.versions import check_version
-from clew.backends import RefRow, Tx
-from clew.base import ids
 from clew.base.messages import Message, Native
-from clew.engine import paths
-from clew.engine.engine import Draft
 from clew.engine.node import Node
 from clew.errors import NotFound
 from clew.store.session import Session
+from clew.store.unit import Draft, Unit
 
 TOOL = "openai-agents"
 PROVIDER = "openai-responses"
@@ -55,7 +51,7 @@ class ClewSession(Adapter):
         )
         self._keyed = Keyed(target, TOOL, options)
         unchanged(self._keyed)
-        self._row: RefRow | None = None
+        self._session: Session | None = None
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """The items, or the latest ones, in the order they were added."""
@@ -78,56 +74,57 @@ class ClewSession(Adapter):
 
     async def purge(self) -> None:
         """Deletes the session and its branches, and clears every trace of them. Conflict if it is on hold."""
-        self._row = None
+        self._session = None
         await in_thread(self._keyed.purge, self.session_id)
 
     # -- on a thread
 
     def _get(self, limit: int | None) -> list[TResponseInputItem]:
         last = None if limit is None else max(0, limit)
-        if self._row is not None:
+        if (known := self._session) is not None:
             try:
-                return [_decode(node) for node in Session(self._keyed.parts, self._row).path(last=last)]
+                return [_decode(node) for node in known.path(last=last)]
             except NotFound:  # deleted since this object found it
-                self._row = None
+                self._session = None
         found = self._keyed.find(self.session_id)
         return [] if found is None else [_decode(node) for node in found.path(last=last)]
 
     def _add(self, drafts: list[Draft]) -> None:
         try:
-            self._keyed.refs.append(self._ensure_row(), drafts)
+            self._ensure().append(drafts)
         except NotFound:  # deleted since this object found it
-            self._row = None
-            self._keyed.refs.append(self._ensure_row(), drafts)
+            self._session = None
+            self._ensure().append(drafts)
 
     def _draft(self, item: TResponseInputItem) -> Draft:
-        return self._keyed.engine.draft(Native(PROVIDER, _encode(item)), seen=_neutral(item))
+        return self._keyed.draft(Native(PROVIDER, _encode(item)), seen=_neutral(item))
 
-    def _ensure_row(self) -> RefRow:
-        if self._row is None:
-            self._row = self._keyed.refs.write_one(lambda tx: self._keyed.ensure(tx, self.session_id))
-        return self._row
+    def _ensure(self) -> Session:
+        found = self._session
+        if found is None:
+            found = self._session = self._keyed.ensured(self.session_id)
+        return found
 
     def _pop(self) -> TResponseInputItem | None:
-        def work(tx: Tx) -> Node | None:
-            row = self._keyed.row(tx, self.session_id)
-            if row is None or row.head is None:
+        def work(unit: Unit) -> Node | None:
+            session = self._keyed.session(unit, self.session_id)
+            if session is None:
                 return None
-            (last,) = paths.last(self._keyed.engine, tx, row.head, 1)
-            place(self._keyed, tx, row, None if last.parent_id is None else ids.parse(last.parent_id), [])
-            return last
+            for last in unit.path(session, last=1):
+                unit.move(session, last.parent_id)
+                return last
+            return None
 
-        popped = self._keyed.engine.write(work)
+        popped = self._keyed.write(work)
         return None if popped is None else _decode(popped)
 
     def _clear(self) -> None:
-        def work(tx: Tx) -> RefRow | None:
-            row = self._keyed.row(tx, self.session_id)
-            if row is not None:
-                place(self._keyed, tx, row, None, [])
-            return row
+        def work(unit: Unit) -> None:
+            session = self._keyed.session(unit, self.session_id)
+            if session is not None:
+                unit.move(session, None)
 
-        self._keyed.engine.write(work)
+        self._keyed.write(work)
 
 
 def _neutral(item: Any) -> Message | None:

@@ -6,7 +6,7 @@ itself is in the session's free data, and is replaced in the transaction that st
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -19,22 +19,18 @@ from pydantic_ai.conversation_store import (
 )
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
-from clew.adapters.chains import place
+from clew.adapters.keyed import Adapter, Keyed, Target, unchanged
 from clew.adapters.natives import native_message
-from clew.adapters.rows import Adapter, Keyed, Target, unchanged
 from clew.adapters.threads import in_thread
 from clew.adapters.versions import check_version
-from clew.backends import ID, POS, InsertPoint, NodeLocation, RefRow, Tx
 from clew.base import ids
 from clew.base.messages import Native
-from clew.engine import paths
-from clew.engine.append import append_chain
-from clew.engine.engine import Draft
-from clew.engine.node import Node, node_row
+from clew.engine.node import Node
 from clew.engine.session_data import SessionData, label_set
-from clew.errors import Conflict
+from clew.errors import Conflict, NotFound
 from clew.sources.importer import SOURCE
-from clew.store.session_table import SESSION
+from clew.store.session import Session
+from clew.store.unit import Draft, Unit
 
 TOOL = "pydantic-ai"
 RECORD = "pydantic-ai"
@@ -93,128 +89,113 @@ class ClewConversationStore(Adapter, ConversationStore):
         return [one for one in records if scope in (None, one.scope)]  # anybody can set a label
 
     def _load_history(self, head: str, limit: int | None) -> list[ConversationEntry]:
-        engine = self._keyed.engine
-
-        def work(tx: Tx) -> list[Node]:
-            location = self._location(tx, self._node_id(tx, head))
-            if location is None:
+        def work(unit: Unit) -> list[Node]:
+            node = self._node(unit, self._node_id(unit, head))
+            if node is None:
                 raise LookupError(head)
-            pos = location.row[POS]
-            return paths.whole(engine, tx, pos) if limit is None else paths.last(engine, tx, pos, limit)
+            return unit.path(node, last=limit)
 
-        return [_entry(node) for node in engine.read(work)]
+        return [_entry(node) for node in self._keyed.read(work)]
 
     def _write(self, record: ConversationRecord, entries: Sequence[ConversationEntry], expected: str | None) -> None:
-        data = self._data(record)
+        def work(unit: Unit) -> None:
+            session = self._keyed.session(unit, record.conversation_id, trashed=True)
+            self._check(session, record.conversation_id, expected)
+            try:
+                self._store(unit, session, record, entries)
+            except NotFound:  # an entry that the record needs
+                raise ConversationConflict(record.conversation_id) from None
 
-        def work(tx: Tx) -> RefRow:
-            row = self._keyed.find_row(tx, record.conversation_id)
-            self._check(row, record.conversation_id, expected)
-            ends = dict[bytes, InsertPoint]()
-            tree = None if row is None else row.tree
-            for entry in entries:
-                above = None if entry.parent_id is None else self._node_id(tx, entry.parent_id)
-                point = self._point(tx, above, tree)
-                if point is None or tree not in (None, point.tree):
-                    raise ConversationConflict(record.conversation_id)
-                draft = self._draft(entry, self._node_id(tx, entry.id), above)
-                (node,) = append_chain(self._keyed.engine, tx, point, [draft])
-                tree = point.tree
-                ends.pop(above or b"", None)
-                ends[draft.id] = InsertPoint(tree, node_row(node)[POS], node_row(node)[ID])
-            head = None if record.head_id is None else self._point(tx, self._node_id(tx, record.head_id), tree)
-            if record.head_id is not None and (head is None or tree not in (None, head.tree)):
-                raise ConversationConflict(record.conversation_id)
-            row = self._point_at(tx, row, data, record, head or (None if tree is None else InsertPoint(tree)))
-            for end in ends.values():
-                if head is None or not paths.on_path(tx, head.pos or 0, end.pos or 0):
-                    self._keyed.refs.branch(tx, row.ref, end)
-            return row
+        self._keyed.write(work)
 
-        self._keyed.refs.write_one(work)
+    def _store(
+        self, unit: Unit, session: Session | None, record: ConversationRecord, entries: Sequence[ConversationEntry]
+    ) -> None:
+        """Stores a record with its new entries; the last messages that the head leaves become branches. NotFound."""
+        stored = dict[str, str]()
+        if session is not None:
+            session = unit.save(session, self._data(record, session.data))
+        last = None
+        for entry in entries:
+            above = None if entry.parent_id is None else self._stored_id(unit, entry.parent_id, stored)
+            draft = self._draft(entry, self._node_id(unit, entry.id), above)
+            if session is None:
+                session = self._create(unit, record, above)
+            try:
+                (node,) = unit.append(session, [draft], after=above)
+            except NotFound:  # after an entry of another conversation
+                session = unit.rebase(session, above)
+                (node,) = unit.append(session, [draft], after=above)
+            stored[entry.id] = last = node.id
+        head = None if record.head_id is None else self._stored_id(unit, record.head_id, stored)
+        if session is None:
+            self._create(unit, record, head)
+        elif last is None or head != last:
+            unit.rebase(session, head)
+
+    def _create(self, unit: Unit, record: ConversationRecord, at: str | None) -> Session:
+        return unit.create(self._data(record, SessionData()), self._keyed.key(record.conversation_id), at=at)
 
     def _delete(self, conversation: str, expected: str) -> None:
-        row = self._keyed.engine.read(lambda tx: self._keyed.find_row(tx, conversation))
-        if row is None:
+        session = self._keyed.read(lambda unit: self._keyed.session(unit, conversation, trashed=True))
+        if session is None:
             raise ConversationConflict(conversation)
-
-        def check(tx: Tx, row: RefRow) -> None:
-            self._check(row, conversation, expected)
-
-        self._check(row, conversation, expected)
-        receipt = self._keyed.parts.purger.purge([row], reason="user-requested", check=check)
+        self._check(session, conversation, expected)
+        try:
+            receipt = session.purge(check=lambda now: self._check(now, conversation, expected))
+        except NotFound:  # deleted meanwhile
+            raise ConversationConflict(conversation) from None
         for failure in receipt.failures:
             raise Conflict(failure.error)
 
     # -- inside
 
-    def _node_id(self, tx: Tx, entry: str) -> bytes:
+    def _node_id(self, unit: Unit, entry: str) -> str:
         """The id of the message of an entry: its own, if that is a UUID and no other message has it."""
-        own, other = ids.maybe(entry), self._keyed.message_id(tx, "entry", entry)
-        if own is None or self._location(tx, other) is not None:
+        own, other = ids.maybe(entry), self._keyed.message_id(unit, "entry", entry)
+        if own is None or self._node(unit, other) is not None:
             return other
-        return own if tx.node(own) is None or self._location(tx, own) is not None else other
+        return ids.text(own) if not unit.known([own]) or self._node(unit, own) is not None else other
 
-    def _location(self, tx: Tx, id: bytes) -> NodeLocation | None:
-        """Where an entry is; None for a message of another workspace, and for one that is no entry."""
-        found = self._keyed.location(tx, id)
-        if found is None:
+    def _node(self, unit: Unit, id: str | bytes) -> Node | None:
+        """The message of an entry; None for a message of another workspace, and for one that is no entry."""
+        node = unit.node(id)
+        if node is None:
             return None
-        said = self._keyed.engine.node(found).said
-        return found if isinstance(said, Native) and said.provider == TOOL else None
+        said = node.said
+        return node if isinstance(said, Native) and said.provider == TOOL else None
 
-    def _draft(self, entry: ConversationEntry, id: bytes, above: bytes | None) -> Draft:
+    def _stored_id(self, unit: Unit, entry: str, new: Mapping[str, str]) -> str:
+        """The id of the message of a stored entry; `new` are those of this unit of work. NotFound."""
+        id = new.get(entry)
+        if id is None:
+            id = self._node_id(unit, entry)
+            if self._node(unit, id) is None:
+                raise NotFound("message", id)
+        return id
+
+    def _draft(self, entry: ConversationEntry, id: str, above: str | None) -> Draft:
         """An entry as a message, with the ids that the message does not have itself."""
         raw = ModelMessagesTypeAdapter.serializer.to_json([entry.message])[1:-1]
         told = (("id", entry.id, id), ("parent", entry.parent_id, above))
-        links = {name: value for name, value, stored in told if stored is not None and ids.text(stored) != value}
-        native = Native(TOOL, raw, extra={_LINKS: links} if links else None)
-        return self._keyed.engine.draft(native, ids.text(id))
+        links = {name: value for name, value, stored in told if stored is not None and stored != value}
+        return self._keyed.draft(Native(TOOL, raw, extra={_LINKS: links} if links else None), id=id)
 
-    def _point(self, tx: Tx, above: bytes | None, tree: int | None) -> InsertPoint | None:
-        """Where an entry goes: after another one, or as a root of the tree, or of a new one."""
-        engine = self._keyed.engine
-        if above is None:
-            return InsertPoint(tx.add_tree(engine.workspace, engine.clock()) if tree is None else tree)
-        if self._location(tx, above) is None:
-            return None
-        point = tx.insert_point(above)
-        if point is not None:
-            self._keyed.refs.ensure_sound(tx, point.pos)
-        return point
-
-    def _check(self, row: RefRow | None, conversation: str, expected: str | None) -> None:
+    def _check(self, session: Session | None, conversation: str, expected: str | None) -> None:
         """ConversationConflict if the stored record is not the one that the caller has read."""
-        stored = None
-        if row is not None:
-            record = (self._keyed.parts.table.data(row).extra or {}).get(RECORD)
-            stored = record.get("revision") if isinstance(record, dict) else None
-        if stored != expected or (row is not None and row.trashed_at is not None):
+        record = None if session is None else (session.data.extra or {}).get(RECORD)
+        stored = record.get("revision") if isinstance(record, dict) else None
+        if stored != expected or (session is not None and session.trashed_at is not None):
             raise ConversationConflict(conversation)
 
-    def _data(self, record: ConversationRecord) -> SessionData:
-        labels = [RECORD, *([] if record.scope is None else [f"{RECORD}:{record.scope}"])]
-        origin = {"tool": TOOL, "id": record.conversation_id}
-        extra = {SOURCE: origin, RECORD: _record.dump_python(record, mode="json")}
-        return SessionData(labels=label_set(labels), extra=extra)
-
-    def _point_at(
-        self, tx: Tx, row: RefRow | None, data: SessionData, record: ConversationRecord, head: InsertPoint | None
-    ) -> RefRow:
-        """Stores the record, and moves its session to the head."""
-        keyed, table = self._keyed, self._keyed.parts.table
-        if row is None:
-            return table.add_at(tx, data, keyed.key(record.conversation_id), SESSION, at=head, owner=None)
-        before = table.data(row)
+    def _data(self, record: ConversationRecord, before: SessionData) -> SessionData:
+        """The data of a session with its record. What others have put there stays."""
+        own = [RECORD, *([] if record.scope is None else [f"{RECORD}:{record.scope}"])]
+        labels = label_set([*(one for one in before.labels if one.partition(":")[0] != RECORD), *own])
         kept = {name: value for name, value in (before.extra or {}).items() if name not in (SOURCE, RECORD)}
-        labels = label_set([*(one for one in before.labels if one.partition(":")[0] != RECORD), *data.labels])
-        data = msgspec.structs.replace(before, labels=labels, extra={**kept, **(data.extra or {})})
-        payload, look, hashes = table.pack(data)
-        row = keyed.refs.change(tx, row, payload, look=look)
-        place(keyed, tx, row, None if head is None else head.id, [])
-        if labels != before.labels:
-            tx.set_labels(row.ref, hashes)
-        return keyed.refs.get(tx, SESSION, row.key)
+        origin = {"tool": TOOL, "id": record.conversation_id}
+        extra = {**kept, SOURCE: origin, RECORD: _record.dump_python(record, mode="json")}
+        return msgspec.structs.replace(before, labels=labels, extra=extra)
 
 
 def _entry(node: Node) -> ConversationEntry:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from clew.adapters.assembling import Assembler, ModelCall
-from clew.adapters.rows import Keyed, Target
+from clew.adapters.keyed import Keyed, Target
 from clew.store.store import Store
 
 LIMIT = 1000

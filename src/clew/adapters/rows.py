@@ -1,4 +1,4 @@
-"""Keyed sessions, documents and lists as rows, for the adapters that use rows."""
+"""Keyed sessions and documents as rows, for the adapters that use rows."""
 
 from __future__ import annotations
 
@@ -8,17 +8,12 @@ from typing import Any, Self
 
 import msgspec
 
-from clew.adapters import chains
-from clew.adapters.lists import Slice, overlap, raw_message
-from clew.backends import ID, POS, SEQ_BITS, InsertPoint, NodeLocation, RefRow, Tx
+from clew.backends import SEQ_BITS, InsertPoint, NodeLocation, RefRow, Tx
 from clew.base import ids
-from clew.base.messages import Native
-from clew.engine import paths
 from clew.engine.log import Log, append_in
-from clew.engine.node import Node, node_row
 from clew.engine.refs import Refs
 from clew.engine.session_data import SOURCE, SessionData, label_set
-from clew.errors import Conflict, Corrupted, Invalid, NotFound
+from clew.errors import Conflict, Corrupted, Invalid
 from clew.sources.contract import join_names
 from clew.sources.writing import session_id
 from clew.store.parts import Parts
@@ -289,25 +284,3 @@ class Documents:
 
     def _page(self, tx: Tx, label: bytes, before: tuple[int, int] | None) -> list[RefRow]:
         return tx.refs_recent(self._engine.workspace, DOCUMENT, label=label, before=before, limit=PAGE)
-
-
-def load_list(keyed: Keyed, tx: Tx, at: Slice) -> list[Node]:
-    """The messages of a stored list. NotFound if they were deleted."""
-    if at.last is None or at.count == 0:
-        return []
-    location = tx.node(ids.parse(at.last))
-    if location is None:
-        raise NotFound("message", at.last, hint="It was deleted.")
-    return paths.last(keyed.engine, tx, location.row[POS], at.count)
-
-
-def store_list(keyed: Keyed, tx: Tx, row: RefRow, before: Slice, messages: Sequence[Native]) -> Slice:
-    """Stores the messages that the list before does not have, and moves the head of the session to the last one."""
-    old = load_list(keyed, tx, before)
-    said = [raw_message(node) for node in old]
-    shared, kept = overlap(said, [message.raw for message in messages])
-    after = node_row(old[kept - 1])[ID] if kept else None
-    drafts = [keyed.engine.draft(message) for message in messages[shared:]]
-    chains.place(keyed, tx, row, after, drafts)
-    last = drafts[-1].id if drafts else after
-    return Slice(None if last is None else ids.text(last), len(messages))

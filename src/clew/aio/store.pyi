@@ -18,6 +18,7 @@ from clew.engine import audit, blobs, log
 from clew.engine.audit import AuditEvent
 from clew.engine.blob_objects import Cleared
 from clew.engine.blobs import Blob, Source
+from clew.engine.engine import Draft
 from clew.engine.log import Entry
 from clew.engine.node import Counters, Node
 from clew.engine.receipts import Reason, Receipt, Receipts
@@ -31,6 +32,8 @@ from clew.store.search.index import Progress as _Progress
 from clew.store.search.text import Marks
 from clew.store.session import Branch
 from clew.store.snapshots import Summaries
+from clew.store.store import T as _T
+from clew.store.unit import Document, Unit
 from clew.upkeep import quarantine
 from clew.upkeep.body_scan import Progress
 from clew.upkeep.quarantine import Event, QuarantinedList, Swept
@@ -161,12 +164,14 @@ class Session(Proxy, of=session.Session):
         """Sets its own retention: `days` after its last activity, or `until` a time. With neither, the store's policy applies again."""
     async def trash(self) -> Self:
         """Moves it to the trash with its branches and subagents. It cannot be found, listed or searched until restored."""
-    async def purge(self, *, reason: Reason = "user-requested", dry_run: bool = False) -> Receipt:
+    async def purge(
+        self, *, reason: Reason = "user-requested", dry_run: bool = False, check: Callable[[Self], object] | None = None
+    ) -> Receipt:
         """Deletes it permanently, in the trash or not, and clears every trace of it. See `Sessions.purge`."""
     @overload
     async def append(
         self,
-        messages: AnyMessage,
+        messages: AnyMessage | Draft,
         *,
         id: str | None = None,
         created_at: datetime | None = None,
@@ -176,7 +181,7 @@ class Session(Proxy, of=session.Session):
     @overload
     async def append(
         self,
-        messages: Sequence[AnyMessage],
+        messages: Sequence[AnyMessage | Draft],
         *,
         id: Sequence[str] | None = None,
         created_at: datetime | None = None,
@@ -493,3 +498,28 @@ class Store(Proxy, of=store.Store):
         """Whether the store is sealed, its keys, the progress of a key change, and whether traces are left."""
     async def recovery_key(self) -> str:
         """The store's key, also one made from a passphrase, as text to print: see `clew.keys.recovery`. Invalid."""
+    async def write(self, work: Callable[[Unit], _T]) -> _T:
+        """Calls `work` with a unit of work: one transaction, durable when this returns; returns its result."""
+    async def read(self, work: Callable[[Unit], _T], *, single: bool = False) -> _T:
+        """Calls `work`, which must not write, with a unit on a snapshot of the store."""
+    def documents(
+        self, kind: str, *, index: bytes | None = None, label: bytes | None = None
+    ) -> AsyncIterator[Document]:
+        """The documents of a kind, or those with an index or a label, the newest first. Read a page at a time."""
+    async def draft(
+        self, said: AnyMessage, *, id: str | None = None, created_at: int | None = None, seen: Message | None = None
+    ) -> Draft:
+        """A message redacted, encoded and checked, before the transaction that stores it. Invalid."""
+    async def derived_id(self, *names: str) -> bytes:
+        """An id for names of the caller's own: a keyed hash, which reveals nothing. The same in every process."""
+    async def redacted(self, said: AnyMessage) -> AnyMessage:
+        """A message after redaction; the same object if nothing is found."""
+    @property
+    def redacts(self) -> bool:
+        """True if it was opened with redaction rules."""
+    @property
+    def file(self) -> str | None:
+        """The path of its file; None in memory, on a server, and for a file with several names."""
+    @property
+    def workspace(self) -> str:
+        """The workspace that it was opened with."""

@@ -52,6 +52,14 @@ def wall_clock() -> int:
     return time.time_ns() // 1000
 
 
+class OwnError(Exception):
+    """An error of a caller's function in a transaction. A backend would take a ValueError for a damaged value."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
 class Draft(msgspec.Struct, frozen=True, gc=False):
     """A message with its id, encoded and validated, not stored yet."""
 
@@ -183,6 +191,17 @@ class Engine:
             return work(tx)
         except ODD as error:
             raise Corrupted(self.backend.path, "a value in it has a wrong type") from error
+
+    def run_in(self, tx: Tx, work: Callable[[], T]) -> T:
+        """Calls a function of a caller in a transaction, which all reads of this thread see meanwhile. OwnError."""
+        current = self.current
+        before, current.tx = current.tx, tx
+        try:
+            return work()
+        except ODD as error:
+            raise OwnError(error) from error
+        finally:
+            current.tx = before
 
     def write(self, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None = None) -> T:
         """`Backend.write`, followed by pending cleanup."""

@@ -11,6 +11,7 @@ import msgspec
 from clew.backends import RefRow, Tx
 from clew.base.loading import loading
 from clew.base.messages import RECORD, SETUP, Media, Modality
+from clew.engine.engine import OwnError
 from clew.engine.node import microseconds
 from clew.engine.session_data import (
     DAY,
@@ -147,17 +148,34 @@ class SessionChanges(SessionFields):
 
         return self._update_row(self._engine.write(work))
 
-    def purge(self, *, reason: Reason = "user-requested", dry_run: bool = False) -> Receipt:
+    def purge(
+        self,
+        *,
+        reason: Reason = "user-requested",
+        dry_run: bool = False,
+        check: Callable[[Self], object] | None = None,
+    ) -> Receipt:
         """Deletes it permanently, in the trash or not, and clears every trace of it. See `Sessions.purge`.
 
         Messages shared with other sessions stay. If it is held, nothing is deleted and the receipt names the failure.
-        With `dry_run` nothing changes, and the receipt lists what would be deleted. NotFound if it does not exist.
+        With `dry_run` nothing changes, and the receipt lists what would be deleted. `check`
+        raises if it may not be deleted: it gets the session as it is in the transaction that deletes it, and what it
+        reads is read there. If it raises a ClewError, that is a failure in the receipt. NotFound if it does not exist.
         """
         row = self._row
         now = self._parts.table.get(row.kind, row.key)
         if now is None or now.ref != row.ref:
             raise NotFound("session", self.id)
-        return self._parts.purger.purge([row], reason=reason, dry_run=dry_run)
+        if check is None:
+            return self._parts.purger.purge([row], reason=reason, dry_run=dry_run)
+
+        def confirm(tx: Tx, now: RefRow) -> None:
+            self._engine.run_in(tx, lambda: check(type(self)(self._parts, now)))
+
+        try:
+            return self._parts.purger.purge([row], reason=reason, dry_run=dry_run, check=confirm)
+        except OwnError as own:
+            raise own.error from own.error.__cause__
 
     def _change(
         self, change: Callable[[SessionData], SessionData], event: str | None = None, **columns: int | None

@@ -216,8 +216,11 @@ class SessionFields:
     @property
     def _row(self) -> RefRow:
         """Its row as of the last read or append. Merges the pending move here: after most appends no one reads it."""
-        if self._move is not None:
-            self._read, self._move = self._read._replace(**self._move._asdict()), None
+        move = self._move
+        if move is not None:
+            self._read = self._read._replace(**move._asdict())
+            if self._move is move:  # another thread may have merged it, or have appended
+                self._move = None
         return self._read
 
     @property

@@ -26,7 +26,7 @@ from clew.base.messages import Message, Native
 from clew.engine import deletion, paths
 from clew.engine.append import append_chain, find_existing
 from clew.engine.blobs import Blobs, put_all_in, put_in
-from clew.engine.engine import Draft
+from clew.engine.engine import Draft, OwnError
 from clew.engine.log import Log, add_entries, find_entry
 from clew.engine.node import Node, microseconds, moment, node_row, run_info
 from clew.engine.refs import BRANCH
@@ -419,6 +419,7 @@ class Unit:
         new = self._table.add_at(tx, data, row.key, row.kind, at=point, owner=row.owner, active_at=row.active_at)
         for one in owned:
             refs.change(tx, one, refs.data(one), look=one.look, owner=new.ref)
+        self._drop_branch_at(new, point)
         if left.pos is not None:
             refs.branch(tx, new.ref, left)
         elif row.tree is not None:
@@ -781,14 +782,6 @@ _NO_DOCUMENT = (*deletion.SESSION_KINDS, BRANCH)
 """Kinds of refs that a session can own, and that are no documents."""
 
 
-class _OwnError(Exception):
-    """An error that `work` raised itself. A backend would take a ValueError for a damaged value."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(error)
-        self.error = error
-
-
 def write(parts: Parts, work: Callable[[Unit], T]) -> T:
     """See `Store.write`."""
     done: list[tuple[Unit, tuple[T]]] = []
@@ -805,7 +798,7 @@ def write(parts: Parts, work: Callable[[Unit], T]) -> T:
 
     try:
         return parts.engine.write(step, settle)[0]
-    except _OwnError as own:
+    except OwnError as own:
         raise own.error from own.error.__cause__
 
 
@@ -813,7 +806,7 @@ def read(parts: Parts, work: Callable[[Unit], T], *, single: bool = False) -> T:
     """See `Store.read`."""
     try:
         return parts.engine.read(lambda tx: _run(Unit(parts, tx, _READS), tx, work), single=single)
-    except _OwnError as own:
+    except OwnError as own:
         raise own.error from own.error.__cause__
 
 
@@ -823,15 +816,10 @@ def step(parts: Parts, tx: Tx, work: Callable[[Unit], T]) -> T:
 
 
 def _run(unit: Unit, tx: Tx, work: Callable[[Unit], T]) -> T:
-    """Calls `work`; until it returns, all reads of this thread see the transaction."""
-    current = unit._engine.current
-    before, current.tx = current.tx, tx
     try:
-        return work(unit)
-    except ODD as error:
-        raise _OwnError(error) from error
+        return unit._engine.run_in(tx, partial(work, unit))
     finally:
-        current.tx, unit._state = before, _ENDED
+        unit._state = _ENDED
 
 
 def documents(parts: Parts, kind: str, *, index: bytes | None = None, label: bytes | None = None) -> Iterator[Document]:

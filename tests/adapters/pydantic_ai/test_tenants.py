@@ -149,8 +149,11 @@ def test_a_message_of_another_program_is_no_entry(opened):
 
 
 @pytest.mark.parametrize("where", ["head", "parent"])
-def test_a_conversation_does_not_move_to_entries_of_another(opened, where):
-    """A stored conversation does not continue at an entry of another one; a new one is a fork of it."""
+def test_a_conversation_moves_to_entries_of_another(opened, where):
+    """A stored conversation can continue at an entry of another one, as in Pydantic AI's own store; a new one forks it.
+
+    Its own entries stay, and can be its head again, also after the other conversation was deleted.
+    """
     with opened(ClewConversationStore) as store:
 
         async def run():
@@ -158,11 +161,38 @@ def test_a_conversation_does_not_move_to_entries_of_another(opened, where):
                 new = [entry(name, None, f"text of {name}")]
                 await store.write_record(record(name, name, "1"), new_entries=new, expected_revision=None)
             head, new = ("a", []) if where == "head" else ("c", [entry("c", "a", "more")])
-            with pytest.raises(ConversationConflict):
-                await store.write_record(record("b", head, "2"), new_entries=new, expected_revision="1")
-            assert (await store.read_record("b")).head_id == "b"
-            await store.write_record(record("fork", head, "1"), new_entries=new, expected_revision=None)
-            assert (await store.read_history(head))[0].id == "a"
+            await store.write_record(record("b", head, "2"), new_entries=new, expected_revision="1")
+            await store.write_record(record("fork", head, "1"), expected_revision=None)
+            await store.write_record(
+                record("b", "d", "3"), new_entries=[entry("d", head, "last")], expected_revision="2"
+            )
+            await store.delete_record("a", expected_revision="1")
+            await store.delete_record("fork", expected_revision="1")
+            assert (await store.read_record("b")).head_id == "d"
+            history = [one.id for one in await store.read_history("d")]
+            assert history == ["a", "d"] if where == "head" else ["a", "c", "d"]
+            assert [one.id for one in await store.read_history("b")] == ["b"]
+            await store.write_record(record("b", "b", "4"), expected_revision="3")
 
         asyncio.run(run())
+        (session,) = store.store.sessions.list().items
+        assert [node.message.text for node in session.path()] == ["text of b"]
+        assert len(session.branches()) == 1
         assert store.store.verify().ok
+
+
+def test_a_held_conversation_stays(opened):
+    """A conversation on hold does not move to an entry of another one: what it has must stay."""
+    with opened(ClewConversationStore) as store:
+
+        async def run():
+            for name in "ab":
+                new = [entry(name, None, f"text of {name}")]
+                await store.write_record(record(name, name, "1"), new_entries=new, expected_revision=None)
+            for one in store.store.sessions.list().items:
+                one.hold()
+            with pytest.raises(clew.Conflict):
+                await store.write_record(record("b", "a", "2"), expected_revision="1")
+            assert (await store.read_record("b")).revision == "1"
+
+        asyncio.run(run())

@@ -15,10 +15,11 @@ from agent_framework import WorkflowCheckpoint, WorkflowCheckpointException
 from agent_framework._workflows._checkpoint_encoding import decode_checkpoint_value, encode_checkpoint_value
 
 from clew.adapters.agent_framework.history import TOOL
-from clew.adapters.rows import Adapter, Documents, Keyed, Target, unchanged
+from clew.adapters.documents import Documents
+from clew.adapters.keyed import Adapter, Keyed, Target, unchanged
 from clew.adapters.threads import in_thread
 from clew.adapters.versions import check_version
-from clew.backends import RefRow, Tx
+from clew.store.unit import Unit
 
 
 class ClewCheckpointStorage(Adapter):
@@ -83,13 +84,12 @@ class ClewCheckpointStorage(Adapter):
     # -- on a thread
 
     def _save(self, about: dict[str, str], data: str) -> None:
-        def work(tx: Tx) -> RefRow:
+        def work(unit: Unit) -> None:
             names = ("checkpoint", about["id"])
-            row = self._documents.put(tx, names, about, groups=[("workflow", about["workflow"])])
-            self._documents.put(tx, ("content", about["id"]), data, owner=row)
-            return row
+            checkpoint = self._documents.put(unit, names, about, groups=[("workflow", about["workflow"])])
+            self._documents.put(unit, ("content", about["id"]), data, owner=checkpoint)
 
-        self._keyed.refs.write_one(work)
+        self._keyed.write(work)
 
     def _load(self, id: str) -> str | None:
         found: str | None = self._documents.value(self._documents.find("content", id))
@@ -97,7 +97,7 @@ class ClewCheckpointStorage(Adapter):
 
     def _list(self, workflow: str) -> list[dict[str, str]]:
         """Facts about a workflow's checkpoints, oldest first, without reading the checkpoints themselves."""
-        found = [self._documents.value(row) for row in self._documents.group("workflow", workflow)]
+        found = [self._documents.value(one) for one in self._documents.group("workflow", workflow)]
         return [one for one in reversed(found) if one["workflow"] == workflow]
 
     def _decode(self, encoded: Any) -> WorkflowCheckpoint:

@@ -13,14 +13,12 @@ from typing import Any, ClassVar
 import msgspec
 from agent_framework import HistoryProvider, Message
 
-from clew.adapters.chains import place
+from clew.adapters.keyed import Adapter, Keyed, Target, unchanged
 from clew.adapters.lists import raw_message
-from clew.adapters.rows import Adapter, Keyed, Target, unchanged
 from clew.adapters.threads import in_thread
 from clew.adapters.versions import check_version
-from clew.backends import RefRow, Tx
 from clew.base.messages import Native
-from clew.engine import paths
+from clew.store.unit import Unit
 
 TOOL = "agent-framework"
 Identity = tuple[str, ...]
@@ -97,20 +95,18 @@ class ClewHistoryProvider(Adapter, HistoryProvider):
 
     def _save(self, session: str | None, messages: list[dict[str, Any]]) -> None:
         keyed, sent = self._keyed, [_identity(message) for message in messages]
-        drafts = [keyed.engine.draft(_native(message)) for message in messages]
+        drafts = [keyed.draft(_native(message)) for message in messages]
 
-        def work(tx: Tx) -> RefRow:
-            row = keyed.ensure(tx, *self._names(session))
-            head = keyed.refs.head_state(tx, row)
+        def work(unit: Unit) -> None:
+            found = keyed.ensure(unit, *self._names(session))
             # An overlap cannot be longer than the list that was sent.
-            end = [] if head.pos is None else paths.last(keyed.engine, tx, head.pos, len(messages))
+            end = unit.path(found, last=len(messages))
             stored = [_identity(json.loads(raw_message(node))) for node in end]
             new = drafts[_count_stored(stored, sent) :]
             if new:
-                place(keyed, tx, row, head.id, new)
-            return keyed.refs.get(tx, row.kind, row.key)
+                unit.append(found, new)
 
-        keyed.refs.write_one(work)
+        keyed.write(work)
 
 
 def _native(message: dict[str, Any]) -> Native:

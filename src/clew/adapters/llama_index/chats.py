@@ -15,12 +15,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from clew.adapters.chains import place
-from clew.adapters.lists import Slice, raw_message
-from clew.adapters.rows import Keyed, load_list, store_list
-from clew.backends import RefRow, Tx
-from clew.base import ids
+from clew.adapters.keyed import Keyed
+from clew.adapters.lists import Slice, load_list, raw_message, store_list
 from clew.base.messages import Native
+from clew.store.session import Session
+from clew.store.unit import Unit
 
 TOOL = "llama-index"
 """Also the key of the chat in a session's free data, and the label of all chats."""
@@ -49,54 +48,53 @@ class Chats:
     def read(self, key: str) -> list[Entry]:
         """The messages of a chat; none if there is no such chat."""
 
-        def work(tx: Tx) -> list[Entry]:
-            row = self._keyed.row(tx, key)
-            return [] if row is None else self._entries(tx, self._chat(row))
+        def work(unit: Unit) -> list[Entry]:
+            session = self._keyed.session(unit, key)
+            return [] if session is None else self._entries(unit, self._chat(session))
 
-        return self._keyed.engine.read(work)
+        return self._keyed.read(work)
 
     def count(self, key: str) -> Counter[str]:
         """How many messages of each status a chat has, without reading them."""
-        row = self._keyed.engine.read(lambda tx: self._keyed.row(tx, key), single=True)
+        session = self._keyed.find(key)
         found: Counter[str] = Counter()
-        for status, count in () if row is None else self._chat(row).runs:
+        for status, count in () if session is None else self._chat(session).runs:
             found[status] += count
         return found
 
     def add(self, key: str, messages: Sequence[bytes], status: str) -> None:
         """Adds messages, all or none."""
-        drafts = [self._keyed.engine.draft(Native(TOOL, raw)) for raw in messages]
+        drafts = [self._keyed.draft(Native(TOOL, raw)) for raw in messages]
 
-        def work(tx: Tx) -> RefRow:
-            row = self._keyed.ensure(tx, key, labels=[TOOL])
-            chat = self._chat(row)
-            after = None if chat.at.last is None else ids.parse(chat.at.last)
-            place(self._keyed, tx, row, after, drafts)
-            at = Slice(ids.text(drafts[-1].id), chat.at.count + len(drafts))
-            return self._set(tx, row, _Chat(at, _extend(chat.runs, status, len(drafts))))
+        def work(unit: Unit) -> None:
+            session = self._keyed.ensure(unit, key, labels=[TOOL])
+            chat = self._chat(session)
+            nodes = unit.append(session, drafts, after=chat.at.last)
+            at = Slice(nodes[-1].id, chat.at.count + len(nodes))
+            self._set(unit, session, _Chat(at, _extend(chat.runs, status, len(nodes))))
 
         if drafts:
-            self._keyed.refs.write_one(work)
+            self._keyed.write(work)
 
     def change(self, key: str, change: Callable[[list[Entry]], list[Entry]], *, create: bool = False) -> None:
         """Replaces the messages of a chat by what `change` makes of them; messages that stay are not stored again."""
 
-        def work(tx: Tx) -> bool:
-            row = self._keyed.ensure(tx, key, labels=[TOOL]) if create else self._keyed.row(tx, key)
-            if row is None:
-                return False
-            chat = self._chat(row)
-            new = change(self._entries(tx, chat))
+        def work(unit: Unit) -> None:
+            session = self._keyed.ensure(unit, key, labels=[TOOL]) if create else self._keyed.session(unit, key)
+            if session is None:
+                change([])  # or it keeps what it saw in a run that was undone
+                return
+            chat = self._chat(session)
+            new = change(self._entries(unit, chat))
             natives = [Native(TOOL, one.raw) for one in new]
             # An empty list has no last message: the next message becomes a new root.
-            at = store_list(self._keyed, tx, row, chat.at, natives)
+            at = store_list(unit, session, chat.at, natives)
             runs: tuple[tuple[str, int], ...] = ()
             for status, group in groupby(new, key=lambda one: one.status):
                 runs = _extend(runs, status, len(list(group)))
-            self._set(tx, self._keyed.refs.get(tx, row.kind, row.key), _Chat(at, runs))
-            return True
+            self._set(unit, session, _Chat(at, runs))
 
-        self._keyed.engine.write(work)
+        self._keyed.write(work)
 
     def keys(self) -> list[str]:
         """The keys of chats that have messages, the oldest chat first."""
@@ -109,20 +107,18 @@ class Chats:
 
     # -- inside
 
-    def _chat(self, row: RefRow) -> _Chat:
-        data: Any = (self._keyed.parts.table.data(row).extra or {}).get(TOOL)
+    def _chat(self, session: Session) -> _Chat:
+        data: Any = (session.data.extra or {}).get(TOOL)
         return _Chat() if data is None else msgspec.convert(data, _Chat)
 
-    def _entries(self, tx: Tx, chat: _Chat) -> list[Entry]:
+    def _entries(self, unit: Unit, chat: _Chat) -> list[Entry]:
         statuses = [status for status, count in chat.runs for _ in range(count)]
-        nodes = load_list(self._keyed, tx, chat.at)
+        nodes = load_list(unit, chat.at)
         return [Entry(raw_message(node), status) for node, status in zip(nodes, statuses, strict=True)]
 
-    def _set(self, tx: Tx, row: RefRow, chat: _Chat) -> RefRow:
-        row = self._keyed.refs.get(tx, row.kind, row.key)
-        data = self._keyed.parts.table.data(row)
-        extra = {**(data.extra or {}), TOOL: json.loads(msgspec.json.encode(chat))}
-        return self._keyed.parts.table.change(tx, row, msgspec.structs.replace(data, extra=extra))
+    def _set(self, unit: Unit, session: Session, chat: _Chat) -> None:
+        extra = {**session.extra, TOOL: json.loads(msgspec.json.encode(chat))}
+        unit.save(session, msgspec.structs.replace(session.data, extra=extra))
 
 
 def _extend(runs: tuple[tuple[str, int], ...], status: str, count: int) -> tuple[tuple[str, int], ...]:

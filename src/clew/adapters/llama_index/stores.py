@@ -10,8 +10,8 @@ from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.storage.chat_store.base import BaseChatStore
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
 
+from clew.adapters.keyed import Adapter, Keyed, Target, unchanged
 from clew.adapters.llama_index.chats import TOOL, Chats, Entry
-from clew.adapters.rows import Adapter, Keyed, Target, unchanged
 from clew.adapters.threads import in_thread
 from clew.adapters.versions import check_version
 

@@ -13,20 +13,16 @@ from strands.session.session_repository import SessionRepository
 from strands.types.exceptions import SessionException
 from strands.types.session import Session, SessionAgent, SessionMessage
 
-from clew.adapters.chains import place, replace
+from clew.adapters.documents import DOCUMENT, Documents
+from clew.adapters.keyed import Adapter, Keyed, Target, unchanged
 from clew.adapters.lists import raw_message
-from clew.adapters.rows import DOCUMENT, Adapter, Documents, Keyed, Target, unchanged
 from clew.adapters.strands.messages import TOOL, to_native
 from clew.adapters.versions import check_version
-from clew.backends import InsertPoint, RefRow, Tx
-from clew.base import ids
 from clew.base.messages import Native
-from clew.engine import paths
-from clew.engine.append import find_existing
-from clew.engine.engine import Draft
 from clew.engine.node import Node
 from clew.errors import Conflict
-from clew.store.session_table import SUBAGENT
+from clew.store.session import Session as Conversation
+from clew.store.unit import Unit
 
 if TYPE_CHECKING:
     from strands.multiagent import MultiAgentBase
@@ -47,16 +43,15 @@ class ClewSessionRepository(Adapter, SessionRepository):
     # -- sessions
 
     def create_session(self, session: Session, **kwargs: Any) -> Session:
-        found = []
+        about = {**session.to_dict(), "session_type": session.session_type.value}
 
-        def work(tx: Tx) -> RefRow:
-            known = self._keyed.row(tx, session.session_id)
-            found.append(known)
-            about = {**session.to_dict(), "session_type": session.session_type.value}
-            return known or self._keyed.ensure(tx, session.session_id, about={TOOL: about})
+        def work(unit: Unit) -> bool:
+            if self._keyed.session(unit, session.session_id) is not None:
+                return False
+            self._keyed.ensure(unit, session.session_id, about={TOOL: about})
+            return True
 
-        self._keyed.refs.write_one(work)
-        if found[-1] is not None:
+        if not self._keyed.write(work):
             raise SessionException(f"Session {session.session_id} already exists")
         return session
 
@@ -101,24 +96,27 @@ class ClewSessionRepository(Adapter, SessionRepository):
     def create_message(self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any) -> None:
         native = to_native(session_message.to_dict())
         # For another message with this number: two processes have appended at once.
-        other = self._keyed.engine.draft(native)
+        other = self._keyed.draft(native)
 
-        def work(tx: Tx) -> bool:
-            row = self._conversation(tx, session_id, agent_id)
-            if row is None:
+        def work(unit: Unit) -> bool:
+            found = self._conversation(unit, session_id, agent_id)
+            if found is None:
                 return False
             names = ("message", session_id, agent_id, str(session_message.message_id))
-            draft = self._keyed.engine.draft(native, ids.text(self._keyed.message_id(tx, *names)))
-            taken = tx.node(draft.id) is not None
-            if not taken or not self._is_same(tx, draft):
-                place(self._keyed, tx, row, self._keyed.refs.head_state(tx, row).id, [other if taken else draft])
+            draft = self._keyed.draft(native, id=self._keyed.message_id(unit, *names))
+            try:
+                is_stored = unit.stored(draft) is not None  # a retry
+            except Conflict:
+                is_stored, draft = False, other
+            if not is_stored:
+                unit.append(found, [draft])
             return True
 
-        if not self._keyed.engine.write(work):
+        if not self._keyed.write(work):
             raise SessionException(f"Agent {agent_id} in session {session_id} does not exist")
 
     def read_message(self, session_id: str, agent_id: str, message_id: int, **kwargs: Any) -> SessionMessage | None:
-        found = self._keyed.engine.read(lambda tx: self._find(tx, session_id, agent_id, message_id))
+        found = self._keyed.read(lambda unit: self._find(unit, session_id, agent_id, message_id))
         return None if found is None else _record(found[-1])
 
     def update_message(self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any) -> None:
@@ -127,18 +125,18 @@ class ClewSessionRepository(Adapter, SessionRepository):
             raise SessionException(f"Message {session_message.message_id} does not exist")
         session_message.created_at = before.created_at
         native = to_native(session_message.to_dict())
-        done = self._keyed.engine.write(lambda tx: self._replace(tx, session_id, agent_id, session_message, native))
+        done = self._keyed.write(lambda unit: self._replace(unit, session_id, agent_id, session_message, native))
         if not done:
             raise SessionException(f"Message {session_message.message_id} does not exist")
 
     def list_messages(
         self, session_id: str, agent_id: str, limit: int | None = None, offset: int = 0, **kwargs: Any
     ) -> list[SessionMessage]:
-        def work(tx: Tx) -> list[Node] | None:
-            row = self._conversation(tx, session_id, agent_id)
-            return None if row is None else self._path(tx, row)
+        def work(unit: Unit) -> list[Node] | None:
+            found = self._conversation(unit, session_id, agent_id)
+            return None if found is None else unit.path(found)
 
-        nodes = self._keyed.engine.read(work)
+        nodes = self._keyed.read(work)
         if nodes is None:
             raise SessionException(f"Agent {agent_id} in session {session_id} does not exist")
         return [_record(node) for node in nodes[offset : None if limit is None else offset + limit]]
@@ -153,63 +151,51 @@ class ClewSessionRepository(Adapter, SessionRepository):
         """Stores a state as JSON text. A new agent gets a conversation: the session's own, if it is the first."""
         text = json.dumps(state)
 
-        def work(tx: Tx) -> RefRow | None:
-            home = self._keyed.row(tx, session)
+        def work(unit: Unit) -> bool:
+            home = self._keyed.session(unit, session)
             if home is None:
-                return None
+                return False
             names = (kind, session, id)
-            value = self._documents.value(self._documents.row(tx, *names), {"main": False})
-            if kind == "agent" and new and not self._agents(tx, home):
+            value = self._documents.value(self._documents.get(unit, *names), {"main": False})
+            if kind == "agent" and new and not self._has_main(unit, home):
                 value["main"] = True
             elif kind == "agent" and new and not value["main"]:
-                assert home.tree is not None
-                self._keyed.ensure(tx, session, id, agent=id, owner=home.ref, at=InsertPoint(home.tree))
+                self._keyed.ensure(unit, session, id, agent=id, owner=home, beside=home)
             value["state"] = text
-            return self._documents.put(tx, names, value, owner=home)
+            self._documents.put(unit, names, value, owner=home)
+            return True
 
-        if self._keyed.engine.write(work) is None:
+        if not self._keyed.write(work):
             raise SessionException(f"Session {session} does not exist")
 
-    def _agents(self, tx: Tx, home: RefRow) -> bool:
+    def _has_main(self, unit: Unit, home: Conversation) -> bool:
         """True if an agent has the conversation of the session."""
-        owned = (row for row in tx.refs_owned(home.ref) if row.kind == DOCUMENT)
-        return any(self._documents.value(row).get("main") for row in owned)
+        return any(self._documents.value(one).get("main") for one in unit.documents(DOCUMENT, owner=home))
 
-    def _conversation(self, tx: Tx, session: str, agent: str) -> RefRow | None:
+    def _conversation(self, unit: Unit, session: str, agent: str) -> Conversation | None:
         """The session that has the messages of an agent."""
-        found = self._documents.row(tx, "agent", session, agent)
+        found = self._documents.get(unit, "agent", session, agent)
         if found is None:
             return None
         if self._documents.value(found)["main"]:
-            return self._keyed.row(tx, session)
-        return self._keyed.row(tx, session, agent, kind=SUBAGENT)
+            return self._keyed.session(unit, session)
+        return self._keyed.session(unit, session, agent, subagent=True)
 
-    def _is_same(self, tx: Tx, draft: Draft) -> bool:
-        """True if a message is stored already: a retry."""
-        try:
-            return find_existing(self._keyed.engine, tx, [draft], None) is not None
-        except Conflict:
-            return False
-
-    def _path(self, tx: Tx, row: RefRow) -> list[Node]:
-        head = self._keyed.refs.head_state(tx, row).pos
-        return [] if head is None else paths.whole(self._keyed.engine, tx, head)
-
-    def _find(self, tx: Tx, session: str, agent: str, number: int) -> list[Node] | None:
+    def _find(self, unit: Unit, session: str, agent: str, number: int) -> list[Node] | None:
         """The path to a message; if several have its number, to the last."""
-        row = self._conversation(tx, session, agent)
-        nodes = [] if row is None else self._path(tx, row)
+        found = self._conversation(unit, session, agent)
+        nodes = [] if found is None else unit.path(found)
         for at in range(len(nodes) - 1, -1, -1):
             if _record(nodes[at]).message_id == number:
                 return nodes[: at + 1]
         return None
 
-    def _replace(self, tx: Tx, session: str, agent: str, message: SessionMessage, native: Native) -> bool:
+    def _replace(self, unit: Unit, session: str, agent: str, message: SessionMessage, native: Native) -> bool:
         """Replaces a message, as a guardrail asks for. The messages after it are stored again, the old ones deleted."""
-        row, before = self._conversation(tx, session, agent), self._find(tx, session, agent, message.message_id)
-        if row is None or before is None:
+        found, before = self._conversation(unit, session, agent), self._find(unit, session, agent, message.message_id)
+        if found is None or before is None:
             return False
-        replace(self._keyed, tx, row, before[-1], [self._keyed.engine.draft(native)])
+        unit.replace(found, before[-1], [self._keyed.draft(native)])
         return True
 
 

@@ -12,20 +12,23 @@ import copy
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, Self
 
 import msgspec
 from strands.storage.storage import _NAMESPACED, Storage
 from strands.types.exceptions import StorageError
 
-from clew.adapters.lists import Slice, raw_message
-from clew.adapters.rows import Adapter, Documents, Keyed, Target, load_list, store_list, unchanged
+from clew.adapters.documents import Documents
+from clew.adapters.keyed import Adapter, Keyed, Target, unchanged
+from clew.adapters.lists import Slice, load_list, raw_message, store_list
 from clew.adapters.strands.messages import TOOL, to_native
 from clew.adapters.threads import in_thread
 from clew.adapters.versions import check_version
-from clew.backends import RefRow, Tx
 from clew.base.messages import Native
-from clew.errors import Conflict, Invalid
+from clew.errors import Conflict, Invalid, NotFound
+from clew.store.session import Session
+from clew.store.unit import Unit
 
 _SNAPSHOT = re.compile(r"(?P<session>(?:.*/)?[^/]+)/scopes/agent/(?P<agent>[^/]+)/snapshots/.+\.json")
 
@@ -83,38 +86,38 @@ class ClewStorage(Adapter, Storage):
     def _write(self, key: str, data: bytes) -> None:
         parsed = _parse(key, data)
         try:
-            self._keyed.refs.write_one(lambda tx: self._put(tx, key, data, parsed))
+            self._keyed.write(lambda unit: self._put(unit, key, data, parsed))
         except Invalid:  # a message that clew cannot show, such as one with NUL in it
-            self._keyed.refs.write_one(lambda tx: self._put(tx, key, data, None))
+            self._keyed.write(lambda unit: self._put(unit, key, data, None))
 
-    def _put(self, tx: Tx, key: str, data: bytes, parsed: _Parsed | None) -> RefRow:
+    def _put(self, unit: Unit, key: str, data: bytes, parsed: _Parsed | None) -> None:
         home, value = None, _plain(data)
         if parsed is not None:
-            home = self._keyed.ensure(tx, "snapshots", parsed.session, parsed.agent)
-            value = self._store_messages(tx, home, parsed)
-        row = self._documents.put(tx, ("key", key), key, groups=[("keys",), ("keys", _folder(key))], owner=home)
-        self._documents.put(tx, ("content", key), value, owner=row)
-        return row
+            home = self._keyed.ensure(unit, "snapshots", parsed.session, parsed.agent)
+            value = self._store_messages(unit, home, parsed)
+        groups = [("keys",), ("keys", _folder(key))]
+        named = self._documents.put(unit, ("key", key), key, groups=groups, owner=home)
+        self._documents.put(unit, ("content", key), value, owner=named)
 
-    def _store_messages(self, tx: Tx, home: RefRow, parsed: _Parsed) -> dict[str, Any]:
+    def _store_messages(self, unit: Unit, home: Session, parsed: _Parsed) -> dict[str, Any]:
         """Stores the messages that the last snapshot of the agent does not have. Returns the document's value."""
         names = ("messages", parsed.session, parsed.agent)
-        before = msgspec.convert(self._documents.value(self._documents.row(tx, *names), [None, 0]), Slice)
-        found = msgspec.to_builtins(store_list(self._keyed, tx, home, before, parsed.messages))
-        self._documents.put(tx, names, found, owner=home)
+        before = msgspec.convert(self._documents.value(self._documents.get(unit, *names), [None, 0]), Slice)
+        found = msgspec.to_builtins(store_list(unit, home, before, parsed.messages))
+        self._documents.put(unit, names, found, owner=home)
         return {"snapshot": parsed.rest, "messages": found}
 
     def _read(self, key: str) -> bytes | None:
-        def work(tx: Tx) -> bytes | None:
-            value = self._documents.value(self._documents.row(tx, "content", key))
+        def work(unit: Unit) -> bytes | None:
+            value = self._documents.value(self._documents.get(unit, "content", key))
             if value is None:
                 return None
             if "snapshot" not in value:
                 return value["text"].encode() if "text" in value else base64.b64decode(value["base64"])
-            nodes = load_list(self._keyed, tx, msgspec.convert(value["messages"], Slice))
+            nodes = load_list(unit, msgspec.convert(value["messages"], Slice))
             return _join(value["snapshot"], [raw_message(node) for node in nodes])
 
-        return self._keyed.engine.read(work)
+        return self._keyed.read(work)
 
     def _delete(self, key: str) -> None:
         self._documents.purge("key", key)
@@ -126,24 +129,25 @@ class ClewStorage(Adapter, Storage):
 
     def _purge_messages(self, prefix: str, session: str, agent: str) -> None:
         """Deletes the conversation of an agent, unless another program stores a snapshot meanwhile."""
-        row = self._keyed.engine.read(lambda tx: self._keyed.find_row(tx, "snapshots", session, agent))
-        if row is None:
+        home = self._keyed.read(lambda unit: self._keyed.session(unit, "snapshots", session, agent, trashed=True))
+        if home is None:
             return
 
-        def check(tx: Tx, _: RefRow) -> None:
-            if self._keys(tx, prefix):
+        def check(_: Session) -> None:
+            if self._list(prefix):
                 raise Conflict("a snapshot was stored meanwhile")
 
-        receipt = self._keyed.parts.purger.purge([row], reason="user-requested", check=check)
-        if receipt.failures and not self._list(prefix):
-            raise Conflict(receipt.failures[0].error)
+        with suppress(NotFound):  # deleted meanwhile
+            failures = home.purge(check=check).failures
+            if failures and not self._list(prefix):
+                raise Conflict(failures[0].error)
 
     def _list(self, prefix: str) -> builtins.list[str]:
-        return self._keyed.engine.read(lambda tx: self._keys(tx, prefix))
+        return self._keyed.read(lambda unit: self._keys(unit, prefix))
 
-    def _keys(self, tx: Tx, prefix: str) -> builtins.list[str]:
+    def _keys(self, unit: Unit, prefix: str) -> builtins.list[str]:
         group = ("keys", _folder(prefix)) if prefix.count("/") >= DEPTH else ("keys",)
-        keys = (self._documents.value(row) for row in self._documents.group_in(tx, *group))
+        keys = (self._documents.value(one) for one in self._documents.group_in(unit, *group))
         return sorted(key for key in keys if key.startswith(prefix))
 
 
