@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
-from itertools import chain, count
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -30,7 +29,7 @@ from clew.adapters.versions import check_version
 from clew.engine.session_data import SOURCE, SessionData, label_set
 from clew.errors import Conflict, Unavailable
 from clew.sources.claude_code import NAME
-from clew.sources.contract import derived_id, uuid_or_none
+from clew.sources.contract import uuid_or_none
 from clew.sources.layout import records
 from clew.sources.writing import session_id
 from clew.store.session import Session
@@ -176,24 +175,16 @@ class ClewSessionStore(Adapter):
     def _owner(self, unit: Unit, project: str, session: str) -> str:
         """The id of a main transcript's session: the one that has it, else one that no session has."""
         own = uuid_or_none(session)
-        old = [derived_id(NAME, f"{project}\0{session}")]  # as clew once made it, and two keys can have it
-        new = (derived_id(NAME, msgspec.json.encode([project, session]).decode(), str(number)) for number in count())
-        for id in chain([own] if own else [], old, new):
-            data = self._data(unit, id)
-            if data is not None and _is_of(data, project, session, own):
-                return id
-            if data is None and id not in (own, *old):
-                return own if own is not None and self._data(unit, own) is None else id
-        raise AssertionError("the ids never end")
+        candidates = [*([] if own is None else [own]), self._keyed.id(project, session)]
+        data = {id: self._data(unit, id) for id in candidates}
+        return _choose(data, lambda one: _is_of(one, project, session, own))
 
     def _agent(self, unit: Unit, owner: str, subpath: str) -> str:
         """The name of a subagent: that in its path, unless another path has it."""
         short = subpath.rpartition("/")[2].removeprefix("agent-") if _is_agent(subpath) else subpath
-        for name in chain((short, subpath), (f"{subpath} ({number})" for number in count(2))):
-            data = self._data(unit, session_id(NAME, f"{owner}/{name}"), subagent=True)
-            if data is None or _subpath(data.extra or {}, data.agent) == subpath:
-                return name
-        raise AssertionError("the names never end")
+        names = (short, subpath, self._keyed.id(owner, subpath, "agent"))
+        data = {name: self._data(unit, session_id(NAME, f"{owner}/{name}"), subagent=True) for name in names}
+        return _choose(data, lambda one: _subpath(one.extra or {}, one.agent) == subpath)
 
     def _data(self, unit: Unit, id: str, *, subagent: bool = False) -> SessionData | None:
         found = unit.session(id, subagent=subagent, trashed=True)
@@ -250,12 +241,25 @@ class ClewSessionStore(Adapter):
         unit.save(session, msgspec.structs.replace(data, labels=label_set(sorted(labels)), extra=extra))
 
 
+def _choose(sessions: dict[str, SessionData | None], is_own: Callable[[SessionData], bool]) -> str:
+    """Of several names with the data of their sessions: that of the key's own session, else the first free one.
+
+    The last name is a keyed hash of the key, so no other key can take it. A free name does not end the search: the
+    session that had it may have been deleted.
+    """
+    own = [name for name, data in sessions.items() if data is not None and is_own(data)]
+    free = [name for name, data in sessions.items() if data is None]
+    if not own and not free:
+        raise Conflict(f"session {next(reversed(sessions))} belongs to another transcript")
+    return (own or free)[0]
+
+
 def _is_of(data: SessionData, project: str, session: str, own: str | None) -> bool:
     """True if a session is the transcript of this key: mirrored under it, or imported from the project's folder."""
     extra = data.extra or {}
     mirror, origin = extra.get(MIRROR), extra.get(SOURCE)
     if isinstance(mirror, dict):
-        return mirror.get("project") == project and mirror.get("session") in (None, session)
+        return mirror.get("project") == project and mirror.get("session") == session
     if not isinstance(origin, dict) or (origin.get("tool"), origin.get("id")) != (NAME, own) or data.cwd is None:
         return False
     return session == own and project_key_for_directory(data.cwd) == project
@@ -263,7 +267,8 @@ def _is_of(data: SessionData, project: str, session: str, own: str | None) -> bo
 
 def _is_agent(subpath: str) -> bool:
     """True for the path of a subagent's transcript, as Claude Code names its files."""
-    return subpath.startswith("subagents/") and subpath.rpartition("/")[2].startswith("agent-")
+    name = subpath.rpartition("/")[2]
+    return subpath.startswith("subagents/") and name.startswith("agent-") and name != "agent-"
 
 
 def _subpath(extra: dict[str, Any], agent: str | None) -> str:

@@ -33,8 +33,9 @@ class MirroredTranscript:
         where = Place(None, agent, owner, "") if agent else Place(owner, None, None, "")
         self._reader = TranscriptReader(where, {}, {}, None)
         file = FileName(f"agent-{agent}.jsonl" if agent else f"{owner}.jsonl", "")
+        # Purged ids may come again: they are new entries of a running program, perhaps under another key.
         self._import = ConversationImport(
-            store, NAME, self._name, file, session=session_id(NAME, self._name)
+            store, NAME, self._name, file, session=session_id(NAME, self._name), again=True
         )  # fmt: skip
         self._session: Session | None = None
         self._seen = 0

@@ -11,6 +11,7 @@ pytest.importorskip("chainlit.data", reason="chainlit is not installed")
 
 import chainlit as cl
 from chainlit.context import init_http_context
+from chainlit.types import Pagination, ThreadFilter
 
 import clew
 from clew.adapters.chainlit import ClewDataLayer
@@ -102,3 +103,31 @@ def test_ids_of_another_thread(opened):
     assert mine["elements"] == []
     assert store.verify().ok
     store.close()
+
+
+def test_a_favorite_that_is_now_a_step_of_another_thread(opened):
+    """The favorites of a user have no step of another thread, though it has the id of one that the user had marked."""
+    with opened(clew.open) as store:
+        layer = ClewDataLayer(store)
+        users = [run(layer.create_user(cl.User(identifier=name))).id for name in ("ada", "ADA")]
+        run(layer.update_thread("mine", user_id=users[0]))
+        run(layer.update_thread("theirs", user_id=users[1]))
+        for kind in ("assistant_message", "run"):
+            run(layer.create_step({**step("mine", kind, "mine", kind), "metadata": {"favorite": True}}))
+            assert [one["output"] for one in run(layer.get_favorite_steps(users[0]))] == ["mine"]
+            run(layer.delete_step(kind))
+            run(layer.create_step(step("theirs", kind, "secret", kind)))
+            assert run(layer.get_favorite_steps(users[0])) == []
+            assert run(layer.get_favorite_steps(users[1])) == []
+
+
+def test_a_label_of_another_program(opened):
+    """A session that is no thread does not disturb a user's lists, though it has the label of the user's threads."""
+    with opened(clew.open) as store:
+        layer = ClewDataLayer(store)
+        user = run(layer.create_user(cl.User(identifier="ada"))).id
+        run(layer.update_thread("mine", user_id=user))
+        store.sessions.create(labels=[f"chainlit:{user}"])
+        found = run(layer.list_threads(Pagination(first=10), ThreadFilter(userId=user)))
+        assert [one["id"] for one in found.data] == ["mine"]
+        assert run(layer.get_favorite_steps(user)) == []

@@ -14,6 +14,7 @@ from claude_agent_sdk import project_key_for_directory
 
 import clew
 from clew.adapters.claude import ClewSessionStore
+from clew.adapters.keyed import Keyed
 from clew.sources.importer import import_item
 from clew.sources.items import items
 from clew.sources.registry import find
@@ -27,7 +28,7 @@ def names(key):
 
 
 class Transcripts:
-    """Transcripts by project and session."""
+    """Transcripts by project and session. All tenants have the same ids of entries."""
 
     def __init__(self, store):
         self._store = ClewSessionStore(store)
@@ -35,7 +36,8 @@ class Transcripts:
     def write(self, key, text, *, new):
         before = asyncio.run(self._store.load(names(key)))
         assert (before is None) == new
-        line = {**entry(0, text), "uuid": str(uuid.uuid4()), "parentUuid": before[-1]["uuid"] if before else None}
+        at = str(uuid.uuid5(uuid.NAMESPACE_OID, str(len(before or ()))))
+        line = {**entry(0, text), "uuid": at, "parentUuid": before[-1]["uuid"] if before else None}
         asyncio.run(self._store.append(names(key), [line]))
 
     def read(self, key):
@@ -114,4 +116,51 @@ def test_another_project_does_not_reach_imported_and_native_sessions(opened, tmp
     assert chat.extra == {}
     assert [node.text for node in store.sessions.get(SESSION).path()][-1] == "more"
     assert store.verify().ok
+    store.close()
+
+
+def line(text):
+    return {**entry(0, text), "uuid": str(uuid.uuid4())}
+
+
+def test_a_transcript_is_found_after_another_was_deleted(opened):
+    """A transcript that got another id, because its own was taken, is found whatever is deleted or written later."""
+    (store,) = workspaces(opened, ("",)).values()
+    adapter = ClewSessionStore(store)
+    for read, keys in (
+        (Transcripts(store).read, [("p", SESSION), ("q", SESSION), ("q", SESSION.upper())]),
+        (Subagents(store).read, [("p", "s", one) for one in ("subagents/agent-a", "subagents/x/agent-a", "a")]),
+    ):
+        for key in keys:
+            asyncio.run(adapter.append(names(key), [line(str(key))]))
+        for gone in keys[:2]:
+            asyncio.run(adapter.delete(names(gone)))
+            assert read(keys[2]) == [str(keys[2])]
+        asyncio.run(adapter.append(names(keys[0]), [line("again")]))
+        assert read(keys[0]) == ["again"]
+        assert read(keys[1]) is None
+        assert read(keys[2]) == [str(keys[2])]
+    assert store.verify().ok
+    store.close()
+
+
+def test_a_subagent_without_a_name(opened):
+    """A subagent whose path ends with no name is not the main transcript."""
+    with opened(ClewSessionStore) as adapter:
+        asyncio.run(adapter.append(names(("p", "s")), [line("main")]))
+        asyncio.run(adapter.append(names(("p", "s", "subagents/agent-")), [line("agent")]))
+        assert Transcripts(adapter.store).read(("p", "s")) == ["main"]
+        assert Subagents(adapter.store).read(("p", "s", "subagents/agent-")) == ["agent"]
+
+
+def test_a_session_with_the_id_of_a_transcript(opened):
+    """A session that another program stored under the id of a transcript is neither read nor changed."""
+    (store,) = workspaces(opened, ("",)).values()
+    chat = store.sessions.create(id=Keyed(store, "claude-code", {}).session_id("p", "s"))
+    chat.append(clew.user("private"))
+    adapter = ClewSessionStore(store)
+    for call in (adapter.append(names(("p", "s")), [line("x")]), adapter.load(names(("p", "s")))):
+        with pytest.raises(clew.Conflict):
+            asyncio.run(call)
+    assert [node.text for node in chat.path()] == ["private"]
     store.close()

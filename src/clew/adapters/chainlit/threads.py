@@ -136,10 +136,8 @@ class Threads:
     def recent(self, user: str, after: str | None) -> Iterator[Record]:
         """The threads of a user, last active first, without steps; with `after`, those after that thread."""
         skips = after is not None
-        for one in self._keyed.labelled(user_label(user)):
+        for one in self._of_user(user):
             found = self._about(one)
-            if found["userId"] != user:  # another program has set this label
-                continue
             if not skips:
                 yield found
             elif found["id"] == after:
@@ -148,11 +146,18 @@ class Threads:
     def favorites(self, user: str) -> list[Record]:
         """The favorite steps of a user, the newest first."""
         found = []
-        for one in self._keyed.labelled(user_label(user)):
-            for id in msgspec.convert(one.extra.get(TOOL) or {}, Thread).favorites:
+        for one in self._of_user(user):
+            for id in msgspec.convert(one.extra[TOOL], Thread).favorites:
                 step = self._keyed.read(partial(self._step, id=id))
-                found += [] if step is None else [step]
+                # A step that was removed may be one of another thread now.
+                found += [step] if step is not None and step["threadId"] == one.extra[SOURCE]["id"] else []
         return sorted(found, key=lambda step: step.get("createdAt") or "", reverse=True)
+
+    def _of_user(self, user: str) -> Iterator[Session]:
+        """The sessions of a user's threads, last active first. Other programs may have set the label on others."""
+        for one in self._keyed.labelled(user_label(user)):
+            if self._keyed.owns(one) and read_thread(one.data).user == user:
+                yield one
 
     def purge(self, id: str) -> None:
         """Deletes a thread with its contents, and clears every trace of it. Conflict if it is on hold."""
