@@ -249,7 +249,8 @@ class MessageIds:
                 self._logged[given] = self._now[given], number + 1
 
     def _log_id(self, given: bytes, number: int) -> bytes:
-        return record_id(ids.parse(self.session), "\0renamed", given + number.to_bytes(4, "big"))
+        workspace = self._store.workspace.encode()  # another one may have a session with this id
+        return record_id(ids.parse(self.session), "\0renamed", given + number.to_bytes(4, "big") + workspace)
 
     def _parent(self, entry: Entry, placed: dict[bytes, Placed]) -> bytes | None:
         """The stored id of the message before this one; None if that is not stored."""
