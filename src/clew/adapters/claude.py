@@ -72,6 +72,8 @@ class ClewSessionStore(Adapter):
         self._keyed = Keyed(target, NAME, options)
         self._lock = threading.Lock()
         self._open: OrderedDict[TranscriptName, MirroredTranscript] = OrderedDict()
+        self._time = 0
+        """When the last batch was stored, in milliseconds; later for each one, as the SDK sorts transcripts by it."""
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Stores a batch of entries, all or none. Conflict if the session is in the trash."""
@@ -119,6 +121,7 @@ class ClewSessionStore(Adapter):
                 transcript = self._transcript(name)
                 fresh = transcript.append(entries)
                 if fresh:
+                    self._time = max(self.store.clock() // 1000, self._time + 1)
                     self._keyed.write(lambda unit: self._note(unit, name, key, fresh))
                     written = transcript
         except Unavailable:
@@ -226,8 +229,7 @@ class ClewSessionStore(Adapter):
         assert session is not None
         data = session.data
         before = (data.extra or {}).get(MIRROR, {})
-        now = self.store.clock() // 1000
-        mirror: dict[str, Any] = {"project": name.project, "session": name.session, "mtime": now}
+        mirror: dict[str, Any] = {"project": name.project, "session": name.session, "mtime": self._time}
         labels = set(data.labels)
         if name.subpath:
             mirror["subpath"] = name.subpath
