@@ -646,7 +646,7 @@ class Unit:
     def logged(self, of: Target | None, some: Iterable[str | bytes]) -> set[bytes]:
         """Those of these ids that entries of a log have; with None, of any log in any workspace: `log` refuses them."""
         found = self._tx.existing_log_ids([_key(one) for one in some])
-        if of is None:
+        if of is None or not found:
             return found
         rows = ((id, self._tx.log_by_id(id)) for id in found)
         return {id for id, row in rows if row is not None and row.pos >> SEQ_BITS == of._row.ref}

@@ -17,7 +17,6 @@ from google.adk.events.event_actions import EventActions
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai import types
 
-import clew
 from clew.adapters.google_adk import ClewArtifactService, ClewMemoryService, ClewSessionService
 from clew.sources.importer import import_item
 from clew.sources.items import items
@@ -120,23 +119,6 @@ def test_imported_sessions(opened, tmp_path):
     check(stores, Imported, 3, seed=1, steps=80, parts=["app", "alice", "bob/1", "alice/bob", "1"], stored=stored)
     for store in stores.values():
         store.close()
-
-
-def test_equal_events_of_two_users(opened, tmp_path):
-    """Two users whose names give the same text when joined share no message, though their events are equal."""
-    keys = [("app", "alice", "bob/1"), ("app", "alice/bob", "1")]
-
-    async def write():
-        theirs = SqliteSessionService(str(tmp_path / "theirs.db"))
-        for key in keys:
-            await theirs.append_event(await theirs.create_session(**names(key)), event(0, "hello"))
-
-    asyncio.run(write())
-    ((item,), (found,)) = items(str(tmp_path / "theirs.db")), find([str(tmp_path / "theirs.db")])
-    with opened(clew.open) as store:
-        import_item(store, found.source, item)
-        first, second = store.sessions.list().items
-        assert first.path()[0].id != second.path()[0].id
 
 
 class Imported(Services):

@@ -8,18 +8,10 @@ pytest.importorskip("langgraph.graph", reason="langgraph is not installed")
 
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.base import empty_checkpoint
-from langgraph.checkpoint.sqlite import SqliteSaver
 
-import clew
-from clew.adapters.keyed import Keyed
 from clew.adapters.langgraph import ClewSaver
-from clew.sources.importer import import_item
-from clew.sources.items import items
-from clew.sources.registry import find
-from clew.store.session import Session
-from clew.store.session_table import SESSION, SUBAGENT
 from tests.adapters.langgraph.graphs import thread
-from tests.adapters.tenants import PARTS, check, workspaces
+from tests.adapters.tenants import check, workspaces
 
 
 class Threads:
@@ -63,29 +55,3 @@ def test_tenants(opened, seed):
     check(stores, Threads, 1, seed=seed, steps=60)
     for store in stores.values():
         store.close()
-
-
-KEYS = [(name, "") for name in PARTS] + [("a", "b"), ("a", "b/c"), ("a/b", "c"), ("a/b", "child:1"), ("A", "b")]
-"""Threads and namespaces that give the same text when joined."""
-
-
-def test_imported_threads(opened, tmp_path):
-    """Threads and namespaces whose names look alike are imported and found apart."""
-    path = tmp_path / "theirs.db"
-    with SqliteSaver.from_conn_string(str(path)) as theirs:
-        for key in KEYS:
-            state = {**empty_checkpoint(), "channel_values": {"messages": [HumanMessage(f"text of {key}")]}}
-            theirs.put(thread(key[0], checkpoint_ns=key[1]), state, {}, {})
-    ((item,), (found,)) = items(str(path)), find([str(path)])
-    with opened(clew.open) as store:
-        done = import_item(store, found.source, item)
-        assert (done.failed, done.skipped, done.notes) == (None, (), ())
-        keyed = Keyed(store, "langgraph", {})
-        for name, ns in KEYS:
-            names = (name, ns) if ns else (name,)
-            row = keyed.engine.read(lambda tx: keyed.row(tx, *names, kind=SUBAGENT if ns else SESSION))
-            assert [node.text for node in Session(keyed.parts, row).path()] == [f"text of {(name, ns)}"]
-        ClewSaver(store).delete_thread("a")
-        left = {node.text for node in store.nodes.list(limit=100).items}
-        assert left == {f"text of {key}" for key in KEYS if key[0] != "a"}
-        assert store.verify().ok

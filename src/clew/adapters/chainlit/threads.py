@@ -33,13 +33,12 @@ from clew.adapters.documents import DOCUMENT, Documents
 from clew.adapters.keyed import Keyed
 from clew.adapters.lists import raw_message
 from clew.base.messages import Native
-from clew.engine.engine import Draft
 from clew.engine.node import Node, moment
 from clew.errors import Conflict, Invalid, NotFound
 from clew.providers.neutral import neutral
 from clew.sources.importer import SOURCE
 from clew.store.session import Session
-from clew.store.unit import Unit
+from clew.store.unit import Draft, Unit
 
 STEP, ELEMENT, FEEDBACK, USER = "step", "element", "feedback", "user"
 

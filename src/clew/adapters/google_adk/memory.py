@@ -24,10 +24,9 @@ from clew.adapters.google_adk.events import from_node, message_id, session_data,
 from clew.adapters.google_adk.service import Service
 from clew.adapters.threads import in_thread
 from clew.base import ids
-from clew.engine.engine import Draft
 from clew.engine.node import Node
 from clew.store.session import Session as Conversation
-from clew.store.unit import Document, Unit
+from clew.store.unit import Document, Draft, Unit
 
 UNKNOWN_SESSION = "__unknown_session_id__"
 """The session of events that are added without one, as in ADK's own services."""

@@ -38,11 +38,10 @@ from clew.adapters.keyed import Target
 from clew.adapters.threads import in_thread
 from clew.base import ids
 from clew.base.messages import Native
-from clew.engine.engine import Draft
 from clew.engine.node import Node
 from clew.errors import Conflict, Invalid, NotFound
 from clew.store.session import Session as Conversation
-from clew.store.unit import Unit
+from clew.store.unit import Draft, Unit
 
 OnConflict = Literal["reject", "merge", "fork"]
 MARKER = "_storage_update_marker"

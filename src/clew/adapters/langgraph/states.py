@@ -122,8 +122,8 @@ class States:
     def within(self, thread: str, ns: str | None = None) -> Iterator[Found]:
         """The checkpoints of a thread, or of one of its namespaces, highest id first."""
         if ns is None:
-            found = map(self._found, self._keyed.read(lambda unit: self._owned(unit, thread)))
-            yield from sorted(found, key=lambda one: one.state.id, reverse=True)
+            owned = map(self._found, self._keyed.read(lambda unit: self._owned(unit, thread)))
+            yield from sorted(owned, key=lambda one: one.state.id, reverse=True)
             return
         index = self._thread_key("ns", thread, ns)
         newest = self._keyed.read(lambda unit: self._find_newest(unit, thread, ns, index))
@@ -184,13 +184,14 @@ class States:
 
     def put_writes(self, unit: Unit, document: Document, writes: Sequence[Write]) -> None:
         """Adds writes. One that is there stays, except the special ones, which have a negative index."""
+        checkpoint = document.id
         named = {
-            self._keyed.entry_id(unit, document, "write", document.id, one.task, str(one.index)): one
+            self._keyed.entry_id(unit, document, "write", checkpoint, one.task, str(one.index)): one
             for one in writes
             if one.index >= 0
         }
         stored = unit.logged(document, named)
-        fresh = [(id, one) for id, one in named.items() if id not in stored]
+        fresh: list[tuple[bytes | None, Write]] = [(id, one) for id, one in named.items() if id not in stored]
         fresh += [(None, one) for one in writes if one.index < 0]
         unit.log(document, [(id, WRITE + msgspec.msgpack.encode(one)) for id, one in fresh], exact=True)
 
