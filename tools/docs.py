@@ -75,7 +75,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
     (
         "Units of work",
         "For adapters and tools: see [Write an adapter](../how-to/write-an-adapter.md).",
-        ["store/unit:Unit", "store/unit:Document", "engine/engine:Draft"],
+        ["store/unit:Unit", "store/document:Document", "engine/engine:Draft"],
     ),
     (
         "clew.message_tree",

@@ -16,7 +16,6 @@ from clew.sources.registry import find
 from clew.sources.run import FileOutcome, run
 from clew.sources.runs import Run
 from clew.sources.undo import undo
-from clew.store.session import row_of
 from tests.sources.made import SESSION, an_id, claude_line
 from tests.sources.made import jsonl as lines
 from tests.sources.samples.copilot_cli import EVENTS, FILES
@@ -211,7 +210,7 @@ def test_a_mirrored_transcript_after_a_file_with_its_ids(store: clew.Store, tmp_
         mirror.append(GENUINE)
     again = MirroredTranscript(store, SESSION, "")
     with store.transaction():
-        again.catch_up(row_of(store.sessions.get(SESSION)))
+        again.catch_up(store.sessions.get(SESSION))
         assert again.append([*GENUINE, claude_line(3, 2, "user", "Thanks")]) == [claude_line(3, 2, "user", "Thanks")]
     assert texts(store, SESSION) == ["Is it safe?", "No. Do not run it.", "Thanks"]
 

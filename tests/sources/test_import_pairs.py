@@ -17,12 +17,10 @@ import pytest
 import clew
 from clew import exports
 from clew.adapters.transcripts import MirroredTranscript
-from clew.base import ids
 from clew.cli.agent_hook.transcript import TranscriptImport
 from clew.redaction import Rule, Rules
 from clew.sources import find, growing, run, undo
 from clew.sources.runs import Run
-from clew.store.parts import Parts
 from tests.backends.postgres.conftest import server, url  # noqa: F401 (fixtures)
 from tests.engine.objects.server import NodeLocation
 from tests.sources.made import SESSION, an_id, claude_line, jsonl
@@ -172,7 +170,7 @@ def follow(way: str, store: clew.Store, path: Path, mirror: MirroredTranscript, 
         assert TranscriptImport(store).take(str(path)) == []
     elif way == "mirror":  # the SDK sends each entry once, and does not write the file
         with store.transaction():
-            mirror.catch_up(Parts.of(store).table.get("session", ids.parse(SESSION)))
+            mirror.catch_up(store.read(lambda unit: unit.session(SESSION)))
             mirror.append(new)
     elif way == "other process":
         with clew.open(store.path) as other:

@@ -318,7 +318,11 @@ def test_sessions(store: clew.Store) -> None:
 
     session = store.write(ensure)
     assert store.write(ensure) == session
-    assert store.read(lambda unit: unit.latest(label="l")) == session
+    other = store.sessions.create(labels=["l"])
+    first = store.read(lambda unit: unit.labelled("l", limit=1))
+    assert first == [other]
+    assert store.read(lambda unit: unit.labelled("l", after=first[0])) == [session]
+    other.purge()
     with pytest.raises(Conflict):
         store.write(lambda unit: unit.create(SessionData(), key))
     session.append(clew.user("1"))

@@ -22,26 +22,26 @@ from claude_agent_sdk.types import (
     SessionSummaryEntry,
 )
 
-from clew.adapters.rows import Adapter, Keyed, Target
+from clew.adapters.keyed import Adapter, Keyed, Target
 from clew.adapters.threads import in_thread
 from clew.adapters.transcripts import MirroredTranscript
 from clew.adapters.versions import check_version
-from clew.backends import RefRow, Tx
-from clew.base import ids
 from clew.engine.session_data import SOURCE, SessionData, label_set
-from clew.errors import Conflict
+from clew.errors import Conflict, Unavailable
 from clew.sources.claude_code import NAME
 from clew.sources.contract import uuid_or_none
 from clew.sources.layout import records
 from clew.sources.writing import session_id
 from clew.store.session import Session
-from clew.store.session_table import SESSION, SUBAGENT
+from clew.store.unit import Unit
 
 MIRROR = "claude"
 """Key of the SDK's fields in a session's free data: project, session, subpath, time and summary."""
 _AGENT = "subagents/agent-"
 REMEMBERED = 64
 """Transcripts whose links are remembered, so that an append need not read them."""
+TRIES = 5
+"""How often a batch is stored whose commits are lost."""
 
 
 class TranscriptName(NamedTuple):
@@ -72,6 +72,8 @@ class ClewSessionStore(Adapter):
         self._keyed = Keyed(target, NAME, options)
         self._lock = threading.Lock()
         self._open: OrderedDict[TranscriptName, MirroredTranscript] = OrderedDict()
+        self._time = 0
+        """When the last batch was stored, in milliseconds; later for each one, as the SDK sorts transcripts by it."""
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Stores a batch of entries, all or none. Conflict if the session is in the trash."""
@@ -104,22 +106,38 @@ class ClewSessionStore(Adapter):
 
     def _append(self, key: SessionKey, entries: Sequence[SessionStoreEntry]) -> None:
         with self._lock:
-            # One transaction, because entries of other processes decide which entries are new, and their order.
-            try:
-                with self.store.transaction():
-                    name = self._keyed.engine.read(lambda tx: self._name(tx, key))
-                    self._keyed.engine.write(lambda tx: self._ensure_owner(tx, name))
-                    transcript = self._transcript(name)
-                    fresh = transcript.append(entries)
-                    if fresh:
-                        self._keyed.engine.write(lambda tx: self._note(tx, name, key, fresh))
-            except BaseException:
-                self._open.clear()
+            for left in reversed(range(TRIES)):
+                if self._store(key, entries, is_last=not left):
+                    return
+
+    def _store(self, key: SessionKey, entries: Sequence[SessionStoreEntry], *, is_last: bool) -> bool:
+        """Stores a batch. False if the connection was lost during the commit, and the batch is not stored."""
+        written: MirroredTranscript | None = None
+        # One transaction, because entries of other processes decide which entries are new, and their order.
+        try:
+            with self.store.transaction():
+                name = self._keyed.read(lambda unit: self._name(unit, key))
+                self._keyed.write(lambda unit: self._ensure_owner(unit, name))
+                transcript = self._transcript(name)
+                fresh = transcript.append(entries)
+                if fresh:
+                    self._time = max(self.store.clock() // 1000, self._time + 1)
+                    self._keyed.write(lambda unit: self._note(unit, name, key, fresh))
+                    written = transcript
+        except Unavailable:
+            self._open.clear()
+            is_stored = written is not None and written.is_stored()
+            if not is_stored and (written is None or is_last):
                 raise
-            self._open[name] = transcript
-            self._open.move_to_end(name)
-            if len(self._open) > REMEMBERED:
-                self._open.popitem(last=False)
+            return is_stored
+        except BaseException:
+            self._open.clear()
+            raise
+        self._open[name] = transcript
+        self._open.move_to_end(name)
+        if len(self._open) > REMEMBERED:
+            self._open.popitem(last=False)
+        return True
 
     def _load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
         session = self._find(key)
@@ -151,86 +169,67 @@ class ClewSessionStore(Adapter):
 
     # -- names
 
-    def _name(self, tx: Tx, key: SessionKey) -> TranscriptName:
+    def _name(self, unit: Unit, key: SessionKey) -> TranscriptName:
         """The importer's names for a key: its own, unless a session of another key has them."""
         project, session, subpath = key["project_key"], key["session_id"], key.get("subpath") or ""
-        owner = self._owner(tx, project, session)
-        return TranscriptName(project, session, subpath, owner, self._agent(tx, owner, subpath) if subpath else "")
+        owner = self._owner(unit, project, session)
+        return TranscriptName(project, session, subpath, owner, self._agent(unit, owner, subpath) if subpath else "")
 
-    def _owner(self, tx: Tx, project: str, session: str) -> str:
+    def _owner(self, unit: Unit, project: str, session: str) -> str:
         """The id of a main transcript's session: the one that has it, else one that no session has."""
         own = uuid_or_none(session)
-        candidates = [*([] if own is None else [own]), self._keyed.session_id(project, session)]
-        sessions = {id: id for id in candidates}
-        return self._choose(tx, SESSION, sessions, lambda data: _is_of(data, project, session, own))
+        candidates = [*([] if own is None else [own]), self._keyed.id(project, session)]
+        data = {id: self._data(unit, id) for id in candidates}
+        return _choose(data, lambda one: _is_of(one, project, session, own))
 
-    def _agent(self, tx: Tx, owner: str, subpath: str) -> str:
+    def _agent(self, unit: Unit, owner: str, subpath: str) -> str:
         """The name of a subagent: that in its path, unless another path has it."""
         short = subpath.rpartition("/")[2].removeprefix("agent-") if _is_agent(subpath) else subpath
-        names = (short, subpath, self._keyed.session_id(owner, subpath, "agent"))
-        sessions = {name: session_id(NAME, f"{owner}/{name}") for name in names}
-        return self._choose(tx, SUBAGENT, sessions, lambda data: _subpath(data.extra or {}, data.agent) == subpath)
+        names = (short, subpath, self._keyed.id(owner, subpath, "agent"))
+        data = {name: self._data(unit, session_id(NAME, f"{owner}/{name}"), subagent=True) for name in names}
+        return _choose(data, lambda one: _subpath(one.extra or {}, one.agent) == subpath)
 
-    def _choose(self, tx: Tx, kind: str, sessions: dict[str, str], is_own: Callable[[SessionData], bool]) -> str:
-        """Of several names with the ids of their sessions: that of the key's own session, else the first free one.
+    def _data(self, unit: Unit, id: str, *, subagent: bool = False) -> SessionData | None:
+        found = unit.session(id, subagent=subagent, trashed=True)
+        return None if found is None else found.data
 
-        The last name is a keyed hash of the key, so no other key can take it. The search does not stop at a free name:
-        the session that had it may have been deleted.
-        """
-        free = list[str]()
-        for name, id in sessions.items():
-            data = self._data(tx, kind, id)
-            if data is None:
-                free.append(name)
-            elif is_own(data):
-                return name
-        if not free:
-            raise Conflict(f"session {id} belongs to another transcript")
-        return free[0]
-
-    def _data(self, tx: Tx, kind: str, id: str) -> SessionData | None:
-        row = tx.ref(self._keyed.engine.workspace, kind, ids.parse(id))
-        return None if row is None else self._keyed.parts.table.data(row)
-
-    def _row(self, tx: Tx, name: TranscriptName) -> RefRow | None:
-        kind = SUBAGENT if name.agent else SESSION
-        return tx.ref(self._keyed.engine.workspace, kind, ids.parse(session_id(NAME, name.conversation)))
+    def _session(self, unit: Unit, name: TranscriptName) -> Session | None:
+        """The session of a transcript, in the trash or not."""
+        return unit.session(session_id(NAME, name.conversation), subagent=bool(name.agent), trashed=True)
 
     def _find(self, key: SessionKey) -> Session | None:
-        row = self._keyed.engine.read(lambda tx: self._row(tx, self._name(tx, key)))
-        return None if row is None or row.trashed_at is not None else Session(self._keyed.parts, row)
+        found = self._keyed.read(lambda unit: self._session(unit, self._name(unit, key)))
+        return None if found is None or found.trashed_at is not None else found
 
     # -- writing
 
-    def _ensure_owner(self, tx: Tx, name: TranscriptName) -> None:
+    def _ensure_owner(self, unit: Unit, name: TranscriptName) -> None:
         """Creates the session of a main transcript whose subagent writes first."""
-        workspace, key = self._keyed.engine.workspace, ids.parse(name.owner)
-        row = tx.ref(workspace, SESSION, key)
-        if row is not None and row.trashed_at is not None:
+        found = unit.session(name.owner, trashed=True)
+        if found is not None and found.trashed_at is not None:
             raise Conflict(f"session {name.owner} is in the trash", hint="Restore it or purge it, then try again.")
-        if row is None and name.agent:
+        if found is None and name.agent:
             origin = {
                 SOURCE: {"tool": NAME, "id": name.owner},
                 MIRROR: {"project": name.project, "session": name.session},
             }
-            self._keyed.parts.table.add_at(tx, SessionData(extra=origin), key, SESSION, at=None, owner=None)
+            unit.create(SessionData(extra=origin), name.owner)
 
     def _transcript(self, name: TranscriptName) -> MirroredTranscript:
         transcript = self._open.get(name)
-        row = self._keyed.engine.read(lambda tx: self._row(tx, name))
-        if transcript is None or not transcript.is_of(row):
+        session = self._keyed.read(lambda unit: self._session(unit, name))
+        if transcript is None or not transcript.is_of(session):
             transcript = MirroredTranscript(self.store, name.owner, name.agent)
-        transcript.catch_up(row)
+        transcript.catch_up(session)
         return transcript
 
-    def _note(self, tx: Tx, name: TranscriptName, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
+    def _note(self, unit: Unit, name: TranscriptName, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Keeps project, time and summary of a transcript in the session's free data."""
-        row, table = self._row(tx, name), self._keyed.parts.table
-        assert row is not None
-        data = table.data(row)
+        session = self._session(unit, name)
+        assert session is not None
+        data = session.data
         before = (data.extra or {}).get(MIRROR, {})
-        now = self._keyed.engine.clock() // 1000
-        mirror: dict[str, Any] = {"project": name.project, "session": name.session, "mtime": now}
+        mirror: dict[str, Any] = {"project": name.project, "session": name.session, "mtime": self._time}
         labels = set(data.labels)
         if name.subpath:
             mirror["subpath"] = name.subpath
@@ -241,7 +240,20 @@ class ClewSessionStore(Adapter):
             mirror["summary"] = fold_session_summary(summary, key, entries)["data"]
             labels.add(_label(name.project))
         extra = {**(data.extra or {}), MIRROR: mirror}
-        table.change(tx, row, msgspec.structs.replace(data, labels=label_set(sorted(labels)), extra=extra))
+        unit.save(session, msgspec.structs.replace(data, labels=label_set(sorted(labels)), extra=extra))
+
+
+def _choose(sessions: dict[str, SessionData | None], is_own: Callable[[SessionData], bool]) -> str:
+    """Of several names with the data of their sessions: that of the key's own session, else the first free one.
+
+    The last name is a keyed hash of the key, so no other key can take it. A free name does not end the search: the
+    session that had it may have been deleted.
+    """
+    own = [name for name, data in sessions.items() if data is not None and is_own(data)]
+    free = [name for name, data in sessions.items() if data is None]
+    if not own and not free:
+        raise Conflict(f"session {next(reversed(sessions))} belongs to another transcript")
+    return (own or free)[0]
 
 
 def _is_of(data: SessionData, project: str, session: str, own: str | None) -> bool:

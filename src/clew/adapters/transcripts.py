@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from clew.backends import MAX_SEQ, RefRow
 from clew.errors import Conflict
 from clew.sources.claude_code import NAME, TranscriptReader
 from clew.sources.claude_code_files import Place
@@ -16,8 +15,7 @@ from clew.sources.contract import About, Entry, Part, Skip
 from clew.sources.conversation import ConversationImport
 from clew.sources.layout import FileName, records
 from clew.sources.writing import session_id
-from clew.store.parts import Parts
-from clew.store.session import Session, row_of
+from clew.store.session import Session, is_same
 from clew.store.store import Store
 
 T = TypeVar("T", bound=Mapping[str, Any])
@@ -31,7 +29,6 @@ class MirroredTranscript:
 
     def __init__(self, store: Store, owner: str, agent: str) -> None:
         self._store = store
-        self._parts = Parts.of(store)
         self._name = f"{owner}/{agent}" if agent else owner
         where = Place(None, agent, owner, "") if agent else Place(owner, None, None, "")
         self._reader = TranscriptReader(where, {}, {}, None)
@@ -40,28 +37,28 @@ class MirroredTranscript:
         self._import = ConversationImport(
             store, NAME, self._name, file, session=session_id(NAME, self._name), again=True
         )  # fmt: skip
-        self._row: RefRow | None = None
+        self._session: Session | None = None
         self._seen = 0
         """The length of the log that was read."""
+        self._last = ""
+        """The id of the last entry of the log after `append`."""
         self._count = 0
         self._uuids: set[str] = set()
         """The uuids of its entries: an entry that is sent again is the same one."""
 
-    def is_of(self, row: RefRow | None) -> bool:
-        """True if this transcript belongs to this row, not to a deleted session of the same name."""
-        mine = self._row
-        if mine is None or row is None:
-            return mine is row
-        return (mine.ref, mine.created_at) == (row.ref, row.created_at)
+    def is_of(self, session: Session | None) -> bool:
+        """True if this transcript belongs to this session, not to a deleted one of the same name."""
+        mine = self._session
+        return mine is session if mine is None or session is None else is_same(mine, session)
 
-    def catch_up(self, row: RefRow | None) -> None:
+    def catch_up(self, session: Session | None) -> None:
         """Reads entries that were stored since the last call, also by other processes and imports."""
-        self._row = row
-        if row is None:
+        self._session = session
+        if session is None:
             return
-        length = self._length(row)
+        length = len(session.log)
         if length > self._seen:
-            for data in records(Session(self._parts, row), self._store, self._seen):
+            for data in records(session, self._store, self._seen):
                 self._count += 1
                 uuid = json.loads(data).get("uuid")
                 if isinstance(uuid, str):
@@ -90,9 +87,15 @@ class MirroredTranscript:
         done = self._store.write(lambda unit: self._import.store(unit, last=True))
         self._import.take_over(done, last=True)
         assert done.session is not None
-        self._row = row_of(done.session)
-        self._seen = self._length(self._row)
+        self._session = done.session
+        self._seen = len(done.session.log)
+        self._last = next(iter(done.session.log.read(self._seen - 1))).id
         return fresh
+
+    def is_stored(self) -> bool:
+        """True if the store has what `append` has stored, also after a commit whose answer was lost."""
+        mine = self._session
+        return mine is not None and bool(self._store.read(lambda unit: unit.logged(mine, [self._last])))
 
     def _take(self, data: bytes) -> None:
         """Adds an entry. An entry of another conversation, or an unreadable one, becomes a record of this one."""
@@ -110,9 +113,6 @@ class MirroredTranscript:
         for part in parts:
             if isinstance(part, About) and part.conversation == self._name:
                 self._import.tell(part)
-
-    def _length(self, row: RefRow) -> int:
-        return self._parts.engine.read(lambda tx: tx.log_next(row.ref)) & MAX_SEQ
 
 
 def _encode(entry: Mapping[str, Any]) -> bytes:

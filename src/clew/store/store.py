@@ -422,6 +422,11 @@ class Store:
         return self._engine.redacted_message(said)
 
     @property
+    def clock(self) -> Clock:
+        """Returns the present time in microseconds since 1970."""
+        return self._engine.clock
+
+    @property
     def max_body(self) -> int:
         """The most bytes that a message or a log entry can have."""
         return self._engine.max_body

@@ -14,11 +14,10 @@ is Unavailable.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from datetime import datetime
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, TypeVar, cast
 
-from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, HeadState, InsertPoint, Move, RefRow, Tx, creation_counter
+from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, HeadState, InsertPoint, Move, RefRow, Tx
 from clew.backends.problems import ODD
 from clew.base import ids
 from clew.base.loading import loading
@@ -27,17 +26,18 @@ from clew.engine import deletion, paths
 from clew.engine.append import append_chain, find_existing
 from clew.engine.blobs import Blobs, put_all_in, put_in
 from clew.engine.engine import Draft, OwnError
-from clew.engine.log import Log, add_entries, find_entry
-from clew.engine.node import Node, microseconds, moment, node_row, run_info
+from clew.engine.log import add_entries, find_entry
+from clew.engine.node import Node, microseconds, node_row, run_info
 from clew.engine.refs import BRANCH, Refs
 from clew.engine.session_data import SessionData
 from clew.errors import Conflict, Corrupted, Invalid, NotFound
+from clew.store.document import Document
 from clew.store.parts import Parts
 from clew.store.session import Session, row_of
 from clew.store.session_table import SESSION, SUBAGENT
 
 if TYPE_CHECKING:
-    from clew.engine.receipts import Receipt
+    pass
 
 __all__ = ["HEAD", "Document", "Draft", "Unit"]
 
@@ -48,95 +48,6 @@ HEAD: Final[Any] = object()
 _LAST = (1 << 63) - 1
 _PAGE = 100
 _READS, _WRITES, _ENDED = range(3)
-
-
-class Document:
-    """A value under a key beside the conversations, owned by a session or by the store. As of its last read."""
-
-    __slots__ = ("_parts", "_row")
-
-    def __init__(self, parts: Parts, row: RefRow) -> None:
-        self._parts = parts
-        self._row = row
-
-    @property
-    def kind(self) -> str:
-        """Its kind."""
-        return self._row.kind
-
-    @property
-    def id(self) -> str:
-        """Its key."""
-        return ids.text(self._row.key)
-
-    @property
-    def handle(self) -> str:
-        """A short name that is easy to type."""
-        return self._parts.refs.handle(self._row)
-
-    @property
-    def data(self) -> bytes:
-        """Its value. Corrupted."""
-        return self.payload[1:]
-
-    @property
-    def payload(self) -> bytes:
-        """Its value, with the tag before it. Corrupted."""
-        return self._parts.refs.data(self._parts.refs.verify(self._row))
-
-    @property
-    def trashed(self) -> bool:
-        """True if its session is in the trash."""
-        return self._row.trashed_at is not None
-
-    @property
-    def at(self) -> str | None:
-        """The message it stands at."""
-        return None if self._row.head_id is None else ids.text(self._row.head_id)
-
-    @property
-    def version(self) -> int:
-        """Grows with every change. Corrupted."""
-        return self._parts.refs.verify(self._row).version
-
-    @property
-    def order(self) -> int:
-        """Grows with every document that is created."""
-        return creation_counter(self._row.ref)
-
-    @property
-    def stamp(self) -> tuple[int, bytes]:
-        """Equal as long as the document was not changed."""
-        return self._row.ref, self._row.mac
-
-    @property
-    def created_at(self) -> datetime:
-        """When it was created."""
-        return moment(self._row.created_at)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Document) and self._row == other._row
-
-    def __hash__(self) -> int:
-        return hash(self._row.key)
-
-    @property
-    def log(self) -> Log:
-        """Its log."""
-        return Log(self._parts.engine, lambda: self._row)
-
-    @property
-    def blobs(self) -> Blobs:
-        """The blobs of the session that owns it."""
-        return Blobs(self._parts.engine, self._owner_tree)
-
-    def _owner_tree(self) -> int:
-        owner = self._parts.engine.read(lambda tx: tx.ref_at(self._row.owner or 0), single=True)
-        return 0 if owner is None else owner.tree or 0
-
-    def purge(self) -> Receipt:
-        """Deletes it, and clears every trace of it. A hold of its session is a failure in the receipt."""
-        return self._parts.purger.purge([self._row], reason="user-requested")
 
 
 Target = Session | Document
@@ -166,7 +77,7 @@ _reads, _writes = _verb(writes=False), _verb(writes=True)
 class Unit:
     """One transaction. Reads see a snapshot of the store and the unit's own writes."""
 
-    __slots__ = ("_engine", "_parts", "_proof", "_refs", "_state", "_table", "_trees", "_tx")
+    __slots__ = ("_engine", "_parts", "_present", "_proof", "_refs", "_state", "_table", "_trees", "_tx")
 
     def __init__(self, parts: Parts, tx: Tx, state: int) -> None:
         self._parts, self._tx, self._state = parts, tx, state
@@ -175,6 +86,8 @@ class Unit:
         """Whether the store has the last change: True, False, or Unavailable if it was changed again."""
         self._trees: set[int] = set()
         """Trees that are known to be of this workspace."""
+        self._present: set[int] = set()
+        """Numbers of the sessions and documents that this unit has found, and that it need not look up again."""
 
     # -- sessions
 
@@ -186,7 +99,10 @@ class Unit:
         row = None if subagent else self._tx.ref(self._engine.workspace, SESSION, _key(id))
         if row is None and subagent is not False:
             row = self._tx.ref(self._engine.workspace, SUBAGENT, _key(id))
-        return None if row is None or (row.trashed_at is not None and not trashed) else Session(self._parts, row)
+        if row is None or (row.trashed_at is not None and not trashed):
+            return None
+        self._note_present(row)
+        return Session(self._parts, row)
 
     @_reads
     def sessions_at(self, message: str | bytes) -> list[Session]:
@@ -197,11 +113,11 @@ class Unit:
         return [Session(self._parts, row) for row in sorted(rows, key=lambda row: -row.rank)]
 
     @_reads
-    def latest(self, *, label: str) -> Session | None:
-        """The session with a label that was last active."""
-        look = self._table.label_hash(label)
-        rows = self._tx.refs_recent(self._engine.workspace, SESSION, label=look, limit=1)
-        return Session(self._parts, rows[0]) if rows else None
+    def labelled(self, label: str, *, after: Session | None = None, limit: int = _PAGE) -> list[Session]:
+        """A page of the sessions with a label, also those in the trash, the last active first."""
+        look, edge = self._table.label_hash(label), None if after is None else (row_of(after).rank, row_of(after).ref)
+        rows = self._tx.refs_recent(self._engine.workspace, SESSION, label=look, before=edge, limit=limit)
+        return [Session(self._parts, row) for row in rows]
 
     @_writes
     def create(
@@ -221,7 +137,7 @@ class Unit:
         point = None if at is None else self._point(at)
         if beside is not None and point is None:
             point = InsertPoint(self._tree(beside))
-        above = None if owner is None else self._row(owner).ref
+        above = None if owner is None else self._found_row(owner).ref
         kind = SESSION if data.agent is None else SUBAGENT
         row = self._table.add_at(self._tx, data, _key(id), kind, at=point, owner=above, active_at=active_at)
         return Session(self._parts, self._changed(row))
@@ -265,6 +181,7 @@ class Unit:
 
         row = row_of(session)
         now = self._refs.get(self._tx, row.kind, row.key, trashed=True)
+        self._present.clear()
         if now.trashed_at is None:
             audit.note_if_enabled(self._engine, self._refs, self._tx, "trash", session.id)
             now = self._changed(trash.put(self._engine, self._refs, self._tx, now))
@@ -354,8 +271,10 @@ class Unit:
             done = self._refs.append_next(tx, row, False if after is HEAD else _key(after), drafts)
             if done is not None:
                 self._proof = partial(_has_node, id=drafts[-1].id)
+                self._present.add(row.ref)
                 return done.nodes
         state, derived = self._refs.head_state(tx, row), None
+        self._present.add(row.ref)
         if after is HEAD:
             point = state.insert_point
         else:
@@ -406,6 +325,7 @@ class Unit:
         left = refs.head_state(tx, row).insert_point
         owned = [refs.change(tx, one, refs.data(one), look=one.look, owner=None) for one in tx.refs_owned(row.ref)]
         data = self._table.data(row)
+        self._present.clear()
         tx.set_labels(row.ref, ())
         tx.delete_ref(row.ref)
         new = self._table.add_at(tx, data, row.key, row.kind, at=point, owner=row.owner, active_at=row.active_at)
@@ -502,7 +422,10 @@ class Unit:
     def document(self, kind: str, id: str | bytes, *, trashed: bool = False) -> Document | None:
         """A document by key; None if there is none, or if its session is in the trash and `trashed` is False."""
         row = self._tx.ref(self._engine.workspace, kind, _key(id))
-        return None if row is None or (row.trashed_at is not None and not trashed) else Document(self._parts, row)
+        if row is None or (row.trashed_at is not None and not trashed):
+            return None
+        self._note_present(row)
+        return Document(self._parts, row)
 
     @_reads
     def documents(
@@ -521,7 +444,7 @@ class Unit:
         after page.
         """
         if owner is not None:
-            owned = self._tx.refs_owned(self._row(owner).ref)
+            owned = self._tx.refs_owned(self._found_row(owner).ref)
             wanted = (one for one in owned if (one.kind not in _NO_DOCUMENT if kind is None else one.kind == kind))
             return [Document(self._parts, row) for row in wanted if row.trashed_at is None]
         if kind is None:
@@ -565,11 +488,11 @@ class Unit:
         if row is not None:
             if row.trashed_at is not None:
                 raise Conflict("the session of this document is in the trash", hint="Restore it or purge it.")
-            given = {} if owner is None or owner._row.ref == row.owner else {"owner": self._row(owner).ref}
+            given = {} if owner is None or owner._row.ref == row.owner else {"owner": self._found_row(owner).ref}
             look = row.look if index is None else index
             row = self._refs.change(tx, self._refs.verify(row), payload, look=look, **given)
         else:
-            above = None if owner is None else self._refs.get(tx, owner._row.kind, owner._row.key)
+            above = None if owner is None else self._found_row(owner)
             tree = above.tree if above is not None and (at is not None or kind in _IN_TREE) else None
             point = None if at is None else self._point(at, tree)
             row = self._refs.add(
@@ -582,9 +505,11 @@ class Unit:
 
     @_writes
     def label(self, document: Document, labels: Sequence[bytes]) -> None:
-        """Replaces the labels of a document."""
-        self._tx.set_labels(document._row.ref, labels)
-        self._proof = partial(_has_labels, ref=document._row.ref, labels=set(labels))
+        """Replaces the labels of a document. Writes nothing if they are equal."""
+        ref = document._row.ref
+        if not _has_labels(self._tx, ref, set(labels)):
+            self._tx.set_labels(ref, labels)
+            self._proof = partial(_has_labels, ref=ref, labels=set(labels))
 
     @_reads
     def has_label(self, document: Document, label: bytes) -> bool:
@@ -598,6 +523,7 @@ class Unit:
         Clears no traces: `purge` does. Conflict if it is held.
         """
         row = self._same(what)
+        self._present.clear()
         if row is not None:
             deletion.delete_ref(self._engine, self._tx, row)
             self._proof = partial(_is_gone, row=row)
@@ -606,6 +532,7 @@ class Unit:
     def discard(self, document: Document) -> None:
         """Deletes a document that is only bookkeeping, such as a mark: also of a held session. Idempotent."""
         row = self._same(document)
+        self._present.clear()
         if row is not None:
             self._tx.delete_ref(row.ref)
             self._proof = partial(_is_gone, row=row)
@@ -624,7 +551,7 @@ class Unit:
             for id, data in entries
         ]
         if rows:
-            if self._same(of) is None:
+            if row.ref not in self._present and self._same(of) is None:
                 raise NotFound(row.kind, ids.text(row.key), hint="It was deleted.")
             add_entries(engine, self._tx, row, rows)
             self._proof = partial(_has_entry, id=rows[-1][0])
@@ -633,7 +560,7 @@ class Unit:
     def logged(self, of: Target | None, some: Iterable[str | bytes]) -> set[bytes]:
         """Those of these ids that entries of a log have; with None, of any log in any workspace: `log` refuses them."""
         found = self._tx.existing_log_ids([_key(one) for one in some])
-        if of is None:
+        if of is None or not found:
             return found
         rows = ((id, self._tx.log_by_id(id)) for id in found)
         return {id for id, row in rows if row is not None and row.pos >> SEQ_BITS == of._row.ref}
@@ -649,20 +576,18 @@ class Unit:
 
         NotFound if the session was deleted or is in the trash.
         """
-        self._row(session)
-        tree = self._tree(session)
+        tree = self._found_row(session).tree or 0
         digest = put_in(Blobs(self._engine, lambda: tree), self._tx, tree, data).digest
-        self._proof = partial(_has_blob, tree=tree, look=self._engine.blob_hash(tree, digest))
+        self._has_stored(tree, [digest])
         return digest
 
     @_writes
     def blobs(self, session: Session, contents: Sequence[tuple[str, bytes]]) -> None:
         """`blob` for many, each with its digest."""
-        self._row(session)
-        tree = self._tree(session)
+        tree = self._found_row(session).tree or 0
         if contents:
             put_all_in(Blobs(self._engine, lambda: tree), self._tx, tree, contents)
-            self._proof = partial(_has_blob, tree=tree, look=self._engine.blob_hash(tree, contents[-1][0]))
+            self._has_stored(tree, [digest for digest, _ in contents])
 
     @_writes
     def use(self, document: Document, session: Session, digests: Iterable[str], *, only: bool = False) -> None:
@@ -687,6 +612,14 @@ class Unit:
         """The present row. NotFound if it was deleted or is in the trash."""
         row = of._row
         return self._refs.get(self._tx, row.kind, row.key)
+
+    def _found_row(self, of: Target) -> RefRow:
+        """A row of which number, kind, key and tree are present: `_row`, unless this unit has found it before."""
+        return of._row if of._row.ref in self._present else self._row(of)
+
+    def _note_present(self, row: RefRow) -> None:
+        if row.trashed_at is None:
+            self._present.add(row.ref)
 
     def _same(self, of: Target) -> RefRow | None:
         """The present row, in the trash or not; None if it was deleted, also if another has its key now."""
@@ -727,7 +660,16 @@ class Unit:
 
         audit.note(self._engine, self._refs, self._tx, event, session.id)
 
+    def _has_stored(self, tree: int, digests: Iterable[str]) -> None:
+        """Adds blobs to the proof: alone they prove nothing, as the store may have had them before."""
+        now, looks = self._proof, [(tree, self._engine.blob_hash(tree, digest)) for digest in digests]
+        if isinstance(now, partial) and now.func is _has_blobs:
+            now.keywords["blobs"].extend(looks)
+        else:
+            self._proof = partial(_has_blobs, blobs=looks, proof=now)
+
     def _changed(self, row: RefRow) -> RefRow:
+        self._note_present(row)
         self._proof = partial(self._refs.is_stored, left=row)
         return row
 
@@ -820,8 +762,8 @@ def _has_node(tx: Tx, id: bytes) -> bool:
     return tx.node(id) is not None
 
 
-def _has_blob(tx: Tx, tree: int, look: bytes) -> bool:
-    return tx.blobs.blob(tree, look) is not None
+def _has_blobs(tx: Tx, blobs: list[tuple[int, bytes]], proof: Callable[[Tx], bool] | None) -> bool:
+    return (proof is None or proof(tx)) and all(tx.blobs.blob(tree, look) is not None for tree, look in blobs)
 
 
 def _has_entry(tx: Tx, id: bytes) -> bool:

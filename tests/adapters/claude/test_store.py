@@ -54,6 +54,23 @@ def test_a_transcript_is_a_conversation(opened):
         assert len(store.store.search("red")) == 1
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_commit_whose_answer_is_lost(pg_server, when):
+    """Every entry is stored once, also one without a uuid, and the caller never hears of it."""
+    from tests.backends.postgres.proxy import Proxy
+
+    proxy = Proxy(pg_server)
+    with ClewSessionStore(proxy.url(), timeout=10) as store:
+        said = [entry(0, "a"), {"type": "queue-operation", "n": 1}, entry(1, "b"), {"type": "queue-operation", "n": 2}]
+        for batch in (said[:2], said[2:]):
+            proxy.cut_at(b"COMMIT", when)
+            asyncio.run(store.append(key(), batch))
+        assert proxy.cuts == 2
+        assert asyncio.run(store.load(key())) == said
+        assert store.store.verify().ok
+    proxy.close()
+
+
 def test_the_same_uuid_twice(opened):
     """An entry that is sent again is stored once, in one batch, in another, and by another store object."""
     with opened(ClewSessionStore) as store:

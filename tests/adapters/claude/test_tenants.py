@@ -156,7 +156,7 @@ def test_a_subagent_without_a_name(opened):
 def test_a_session_with_the_id_of_a_transcript(opened):
     """A session that another program stored under the id of a transcript is neither read nor changed."""
     (store,) = workspaces(opened, ("",)).values()
-    chat = store.sessions.create(id=Keyed(store, "claude-code", {}).session_id("p", "s"))
+    chat = store.sessions.create(id=Keyed(store, "claude-code", {}).id("p", "s"))
     chat.append(clew.user("private"))
     adapter = ClewSessionStore(store)
     for call in (adapter.append(names(("p", "s")), [line("x")]), adapter.load(names(("p", "s")))):

@@ -143,6 +143,23 @@ def test_delta_channels(opened, every):
         assert len(graph.get_state(thread("copy")).values["messages"]) == 12
 
 
+def test_a_copy_to_a_thread_with_other_messages_is_refused(opened):
+    """Nothing is copied to a thread that has messages of its own; a thread that is a copy takes the rest."""
+    with opened(ClewSaver) as saver:
+        graph = agent(saver)
+        for name in ("a", "b"):
+            graph.invoke(ask(name), thread(name))
+        before = graph.get_state(thread("b"))
+        with pytest.raises(clew.Conflict, match="'b' exists"):
+            saver.copy_thread("a", "b")
+        assert graph.get_state(thread("b")) == before
+        assert saver.store.verify().ok
+        saver.copy_thread("a", "c")
+        graph.invoke(ask("more"), thread("a"))
+        saver.copy_thread("a", "c")
+        assert graph.get_state(thread("c")).values == graph.get_state(thread("a")).values
+
+
 def test_delta_history_is_that_of_the_base_class(tmp_path):
     """The faster walk through the writes returns what LangGraph's own walk returns."""
     from langgraph.checkpoint.base import BaseCheckpointSaver

@@ -53,6 +53,25 @@ def test_a_unit_whose_answer_is_lost(proxy: Proxy, when: Cut) -> None:
         assert store.verify().ok
 
 
+def test_what_was_there_before_proves_nothing(proxy: Proxy) -> None:
+    """A document whose label and blob the store has already is replaced, although the first commit is lost."""
+    with clew.open(proxy.url(), timeout=10) as store:
+        session, key = store.sessions.create(), store.derived_id("a")
+
+        def replace(unit: Unit, data: bytes) -> None:
+            document = unit.put("document", key, data, owner=session)
+            unit.label(document, [key])
+            unit.use(document, session, [unit.blob(session, b"the same")])
+
+        store.write(lambda unit: replace(unit, b"[1]"))
+        proxy.cut_at(b"COMMIT", "before")
+        store.write(lambda unit: replace(unit, b"[2]"))
+        assert proxy.cuts == 1
+        found = store.read(lambda unit: unit.document("document", key))
+        assert found is not None
+        assert found.data == b"[2]"
+
+
 def test_units_share_commits(server) -> None:
     """Units of many threads on a server: each is stored once or not at all, and its own error reaches the caller."""
     with clew.open(server.url()) as store:

@@ -14,7 +14,7 @@ from chainlit.user import PersistedUser, User
 
 from clew.adapters.chainlit.records import TOOL, Record
 from clew.adapters.chainlit.threads import Threads
-from clew.adapters.rows import Keyed, Target, unchanged
+from clew.adapters.keyed import Keyed, Target, unchanged
 from clew.adapters.threads import in_thread
 from clew.adapters.versions import check_version
 from clew.base.outside import open_outside

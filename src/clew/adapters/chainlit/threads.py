@@ -29,25 +29,22 @@ from clew.adapters.chainlit.records import (
     user_label,
     write_thread,
 )
-from clew.adapters.chains import place, replace
+from clew.adapters.documents import DOCUMENT, Documents
+from clew.adapters.keyed import Keyed
 from clew.adapters.lists import raw_message
-from clew.adapters.rows import DOCUMENT, Documents, Keyed
-from clew.backends import POS, RefRow, Tx
-from clew.base import ids
 from clew.base.messages import Native
-from clew.engine import deletion, paths
-from clew.engine.engine import Draft
-from clew.engine.node import Node, moment, node_row
+from clew.engine.node import Node, moment
 from clew.errors import Conflict, Invalid, NotFound
 from clew.providers.neutral import neutral
 from clew.sources.importer import SOURCE
-from clew.store.session import Session, row_of
+from clew.store.session import Session
+from clew.store.unit import Draft, Unit
 
 STEP, ELEMENT, FEEDBACK, USER = "step", "element", "feedback", "user"
 
 
 class Threads:
-    """The threads of a store. Each method is one transaction, except that the content of an element is stored first."""
+    """The threads of a store. Each method is one unit of work, but the content of an element is stored before it."""
 
     def __init__(self, keyed: Keyed) -> None:
         self._keyed = keyed
@@ -62,16 +59,15 @@ class Threads:
     def put_user(self, user: Record) -> Record:
         """Stores a user, or replaces the one with the same name, whose id and time of creation stay."""
         id = self._user_id(user["identifier"])
-        found: Record = {}
 
-        def work(tx: Tx) -> RefRow:
-            before = self._documents.value(self._documents.row(tx, USER, id), {})
-            now = before.get("createdAt") or _iso(moment(self._keyed.engine.clock()))
-            found.update({**user, "id": id, "createdAt": now})
-            return self._documents.put(tx, (USER, id), found)
+        def work(unit: Unit) -> Record:
+            before = self._documents.value(self._documents.get(unit, USER, id), {})
+            now = before.get("createdAt") or _iso(moment(self._keyed.store.clock()))
+            found = {**user, "id": id, "createdAt": now}
+            self._documents.put(unit, (USER, id), found)
+            return found
 
-        self._keyed.refs.write_one(work)
-        return found
+        return self._keyed.write(work)
 
     def _user(self, id: str) -> Record | None:
         found: Record | None = self._documents.value(self._documents.find(USER, id))
@@ -85,27 +81,26 @@ class Threads:
     def update(self, id: str, name: str | None, user: str | None, metadata: Record | None, tags: Any) -> None:
         """Changes the fields that are given; creates the thread if necessary. None in `metadata` removes a key."""
 
-        def work(tx: Tx) -> RefRow:
-            row = self._keyed.ensure(tx, id)
-            old = self._thread(row)
+        def work(unit: Unit) -> None:
+            session = self._keyed.ensure(unit, id)
+            old = read_thread(session.data)
             values = {**json.loads(old.metadata), **(metadata or {})}
             values = {key: value for key, value in values.items() if value is not None}
             told = {"name": name or (metadata or {}).get("name"), "user": user, "tags": tags}
             changed = {key: value for key, value in told.items() if value is not None}
-            return self._change(tx, row, msgspec.structs.replace(old, metadata=json.dumps(values), **changed))
+            self._change(unit, session, msgspec.structs.replace(old, metadata=json.dumps(values), **changed))
 
-        self._keyed.refs.write_one(work)
+        self._keyed.write(work)
 
     def read(self, id: str) -> Record | None:
         """A thread with its steps and elements; None if there is none."""
-        contents: dict[str, str] = {}
 
-        def work(tx: Tx) -> tuple[RefRow, Record] | None:
-            row = self._keyed.row(tx, id)
-            if row is None:
+        def work(unit: Unit) -> tuple[Session, Record, dict[str, str]] | None:
+            session = self._keyed.session(unit, id)
+            if session is None:
                 return None
-            steps, elements, feedback = {}, [], {}
-            for node in self._path(tx, row):
+            steps, elements, feedback, contents = {}, [], {}, {}
+            for node in unit.path(session):
                 record = json.loads(raw_message(node))
                 if ELEMENT in record:
                     elements.append(record[ELEMENT])
@@ -113,7 +108,7 @@ class Threads:
                         contents[record[ELEMENT]["id"]] = digest
                 else:
                     steps[record[STEP]["id"]] = record[STEP]
-            for one in reversed([one for one in tx.refs_owned(row.ref) if one.kind == DOCUMENT]):
+            for one in reversed(unit.documents(DOCUMENT, owner=session)):
                 value = self._documents.value(one)
                 if STEP in value:
                     steps[value[STEP]["id"]] = value[STEP]
@@ -121,28 +116,27 @@ class Threads:
                     feedback[value[FEEDBACK]["forId"]] = value[FEEDBACK]
             shown = [{**step, "feedback": feedback.get(key)} for key, step in steps.items()]
             shown.sort(key=lambda step: step.get("createdAt") or "")
-            return row, {"steps": shown, "elements": elements}
+            return session, {"steps": shown, "elements": elements}, contents
 
-        found = self._keyed.engine.read(work)
+        found = self._keyed.read(work)
         if found is None:
             return None
-        row, shown = found
-        session = Session(self._keyed.parts, row)
+        session, shown, contents = found
         for element in shown["elements"]:
             if element["id"] in contents:
                 element["url"] = _data_url(element, session.blobs.get(contents[element["id"]]))
-        return {**self._about(row), **shown}
+        return {**self._about(session), **shown}
 
     def about(self, id: str) -> Record | None:
         """A thread without its steps and elements; None if there is none."""
-        row = self._keyed.engine.read(lambda tx: self._keyed.row(tx, id), single=True)
-        return None if row is None else self._about(row)
+        found = self._keyed.find(id)
+        return None if found is None else self._about(found)
 
     def recent(self, user: str, after: str | None) -> Iterator[Record]:
         """The threads of a user, last active first, without steps; with `after`, those after that thread."""
         skips = after is not None
         for one in self._of_user(user):
-            found = self._about(row_of(one))
+            found = self._about(one)
             if not skips:
                 yield found
             elif found["id"] == after:
@@ -153,7 +147,7 @@ class Threads:
         found = []
         for one in self._of_user(user):
             for id in msgspec.convert(one.extra[TOOL], Thread).favorites:
-                step = self._keyed.engine.read(partial(self._step, id=id))
+                step = self._keyed.read(partial(self._step, id=id))
                 # A step that was removed may be one of another thread now.
                 found += [step] if step is not None and step["threadId"] == one.extra[SOURCE]["id"] else []
         return sorted(found, key=lambda step: step.get("createdAt") or "", reverse=True)
@@ -161,20 +155,19 @@ class Threads:
     def _of_user(self, user: str) -> Iterator[Session]:
         """The sessions of a user's threads, last active first. Other programs may have set the label on others."""
         for one in self._keyed.labelled(user_label(user)):
-            if self._keyed.owns(row_of(one)) and self._thread(row_of(one)).user == user:
+            if self._keyed.owns(one) and read_thread(one.data).user == user:
                 yield one
 
     def purge(self, id: str) -> None:
         """Deletes a thread with its contents, and clears every trace of it. Conflict if it is on hold."""
         self._keyed.purge(id)
 
-    def _about(self, row: RefRow) -> Record:
-        data = self._keyed.parts.table.data(row)
-        thread = read_thread(data)
+    def _about(self, session: Session) -> Record:
+        thread = read_thread(session.data)
         user = None if thread.user is None else self._user(thread.user)
         return {
-            "id": (data.extra or {})[SOURCE]["id"],
-            "createdAt": _iso(moment(row.created_at)),
+            "id": session.extra[SOURCE]["id"],
+            "createdAt": _iso(session.created_at),
             "name": thread.name,
             "userId": thread.user,
             "userIdentifier": None if user is None else user["identifier"],
@@ -182,108 +175,97 @@ class Threads:
             "metadata": json.loads(thread.metadata),
         }
 
-    def _thread(self, row: RefRow) -> Thread:
-        return read_thread(self._keyed.parts.table.data(row))
-
-    def _change(self, tx: Tx, row: RefRow, thread: Thread) -> RefRow:
-        data = self._keyed.parts.table.data(row)
-        new = write_thread(data, thread)
-        return row if new == data else self._keyed.parts.table.change(tx, row, new)
+    def _change(self, unit: Unit, session: Session, thread: Thread) -> None:
+        new = write_thread(session.data, thread)
+        if new != session.data:
+            unit.save(session, new)
 
     # -- steps
 
     def put_step(self, step: Record) -> None:
         """Stores a step, or a new version of it; fields that are None in a new version stay as they were. Invalid."""
 
-        def work(tx: Tx) -> None:
-            old = self._step(tx, step["id"]) or {}
+        def work(unit: Unit) -> None:
+            old = self._step(unit, step["id"]) or {}
             _ensure_same_thread(old, step.get("threadId"))
             new = {**old, **{key: value for key, value in step.items() if value is not None or key not in old}}
             if not new.get("threadId"):
                 raise Invalid(f"step {new['id']} belongs to no thread")
-            row = self._keyed.ensure(tx, new["threadId"])
-            if not self._put_message(tx, row, new):
-                self._documents.put(tx, (STEP, new["id"]), {STEP: new}, owner=row)
-            self._note_favorite(tx, row, new)
+            session = self._keyed.ensure(unit, new["threadId"])
+            if not self._put_message(unit, session, new):
+                self._documents.put(unit, (STEP, new["id"]), {STEP: new}, owner=session)
+            self._note_favorite(unit, session, new)
 
-        self._keyed.engine.write(work)
+        self._keyed.write(work)
 
-    def _put_message(self, tx: Tx, row: RefRow, step: Record) -> bool:
+    def _put_message(self, unit: Unit, session: Session, step: Record) -> bool:
         """Stores a step as a message. False if it must be a document."""
-        node = self._node(tx, row, STEP, step["id"])
+        node = self._node(unit, session, STEP, step["id"])
         try:
-            draft = self._draft(tx, STEP, step["id"], step_message(step)) if is_message(step) else None
+            draft = self._draft(unit, STEP, step["id"], step_message(step)) if is_message(step) else None
         except Invalid:  # not JSON: it has NaN or an infinity
             draft = None
         if draft is None or (node is not None and _shows_the_same(node, step)):
             return False
-        if node is None:
-            place(self._keyed, tx, row, self._keyed.refs.head_state(tx, row).id, [draft])
-        else:
-            replace(self._keyed, tx, row, node, [draft])
-        if row.hold:  # its messages cannot be deleted
+        _put_draft(unit, session, node, draft)
+        if session.held:  # its messages cannot be deleted
             return False
-        self._drop(tx, STEP, step["id"])
+        self._drop(unit, STEP, step["id"])
         return True
 
     def delete_step(self, id: str) -> None:
         """Removes a step with its elements and feedback."""
 
-        def work(tx: Tx) -> None:
-            row = self._home(tx, STEP, id)
-            if row is None:
+        def work(unit: Unit) -> None:
+            session = self._home(unit, STEP, id)
+            if session is None:
                 return
-            self._drop(tx, STEP, id)
-            for node in reversed(self._path(tx, row)):
+            self._drop(unit, STEP, id)
+            for node in reversed(unit.path(session)):
                 record = json.loads(raw_message(node))
                 if record.get(STEP, {}).get("id") == id or record.get(ELEMENT, {}).get("forId") == id:
-                    replace(self._keyed, tx, row, node, [])
-            for one in tx.refs_owned(row.ref):
-                if one.kind == DOCUMENT and self._documents.value(one).get(FEEDBACK, {}).get("forId") == id:
-                    deletion.delete_ref(self._keyed.engine, tx, one)
+                    unit.replace(session, node, [])
+            for one in unit.documents(DOCUMENT, owner=session):
+                if self._documents.value(one).get(FEEDBACK, {}).get("forId") == id:
+                    unit.delete(one)
 
-        self._keyed.engine.write(work)
+        self._keyed.write(work)
 
-    def _note_favorite(self, tx: Tx, row: RefRow, step: Record) -> None:
-        row = self._keyed.refs.get(tx, row.kind, row.key)
-        thread = self._thread(row)
+    def _note_favorite(self, unit: Unit, session: Session, step: Record) -> None:
+        thread = read_thread(session.data)
         favorites = {*thread.favorites} - {step["id"]}
         if (step.get("metadata") or {}).get("favorite"):
             favorites.add(step["id"])
-        self._change(tx, row, msgspec.structs.replace(thread, favorites=tuple(sorted(favorites))))
+        self._change(unit, session, msgspec.structs.replace(thread, favorites=tuple(sorted(favorites))))
 
     # -- elements and feedback
 
     def put_element(self, element: Record, content: bytes | IO[bytes] | None) -> None:
         """Stores an element after the last message, or in place of its earlier version."""
-        row = self._keyed.refs.write_one(lambda tx: self._keyed.ensure(tx, element["threadId"]))
-        blob = None if content is None else Session(self._keyed.parts, row).blobs.put(content)
+        session = self._keyed.ensured(element["threadId"])
+        blob = None if content is None else session.blobs.put(content)
 
-        def work(tx: Tx) -> None:
-            step = self._step(tx, element["forId"]) or {}
-            for one in (step, self._record(tx, ELEMENT, element["id"])):
+        def work(unit: Unit) -> None:
+            step = self._step(unit, element["forId"]) or {}
+            for one in (step, self._record(unit, ELEMENT, element["id"])):
                 _ensure_same_thread(one, element["threadId"])
             role = "user" if step.get("type") == "user_message" else "assistant"
-            draft = self._draft(tx, ELEMENT, element["id"], element_message(element, role, blob))
-            node = self._node(tx, row, ELEMENT, element["id"])
-            if node is None:
-                place(self._keyed, tx, row, self._keyed.refs.head_state(tx, row).id, [draft])
-            else:
-                replace(self._keyed, tx, row, node, [draft])
+            draft = self._draft(unit, ELEMENT, element["id"], element_message(element, role, blob))
+            _put_draft(unit, session, self._node(unit, session, ELEMENT, element["id"]), draft)
 
-        self._keyed.engine.write(work)
+        self._keyed.write(work)
 
     def delete_element(self, id: str, thread: str | None = None) -> None:
         """Removes an element and its content. Conflict if it belongs to another thread."""
 
-        def work(tx: Tx) -> None:
-            _ensure_same_thread(self._record(tx, ELEMENT, id), thread)
-            row = self._home(tx, ELEMENT, id)
-            node = None if row is None else self._node(tx, row, ELEMENT, id)
-            if row is not None and node is not None:
-                replace(self._keyed, tx, row, node, [])
+        def work(unit: Unit) -> None:
+            _ensure_same_thread(self._record(unit, ELEMENT, id), thread)
+            session = self._home(unit, ELEMENT, id)
+            node = None if session is None else self._node(unit, session, ELEMENT, id)
+            if session is not None and node is not None:
+                unit.replace(session, node, [])
 
-        self._keyed.engine.write(work)
+        self._keyed.write(work)
 
     def put_feedback(self, feedback: Record, thread: str | None) -> None:
         """Stores feedback for a step, or replaces it. NotFound if neither its step nor its thread is known.
@@ -291,17 +273,19 @@ class Threads:
         Conflict if the step belongs to another thread, or the feedback that it replaces to another step.
         """
 
-        def work(tx: Tx) -> RefRow:
-            _ensure_same_thread(self._step(tx, feedback["forId"]), thread)
-            before = self._documents.value(self._documents.row(tx, FEEDBACK, feedback["id"]), {FEEDBACK: feedback})
+        def work(unit: Unit) -> None:
+            _ensure_same_thread(self._step(unit, feedback["forId"]), thread)
+            before = self._documents.value(self._documents.get(unit, FEEDBACK, feedback["id"]), {FEEDBACK: feedback})
             if before[FEEDBACK]["forId"] != feedback["forId"]:
                 raise Conflict(f"feedback {feedback['id']} belongs to another step", hint="Use a new id.")
-            row = self._home(tx, STEP, feedback["forId"]) or (self._keyed.ensure(tx, thread) if thread else None)
-            if row is None:
+            session = self._home(unit, STEP, feedback["forId"]) or (
+                self._keyed.ensure(unit, thread) if thread else None
+            )
+            if session is None:
                 raise NotFound("step", feedback["forId"])
-            return self._documents.put(tx, (FEEDBACK, feedback["id"]), {FEEDBACK: feedback}, owner=row)
+            self._documents.put(unit, (FEEDBACK, feedback["id"]), {FEEDBACK: feedback}, owner=session)
 
-        self._keyed.refs.write_one(work)
+        self._keyed.write(work)
 
     def delete_feedback(self, id: str) -> None:
         """Deletes feedback, and clears every trace of it."""
@@ -309,50 +293,53 @@ class Threads:
 
     # -- inside
 
-    def _draft(self, tx: Tx, kind: str, id: str, message: Native) -> Draft:
-        return self._keyed.engine.draft(message, ids.text(self._keyed.message_id(tx, kind, id)))
+    def _draft(self, unit: Unit, kind: str, id: str, message: Native) -> Draft:
+        return self._keyed.draft(message, id=self._keyed.message_id(unit, kind, id))
 
-    def _path(self, tx: Tx, row: RefRow) -> list[Node]:
-        head = self._keyed.refs.head_state(tx, row).pos
-        return [] if head is None else paths.whole(self._keyed.engine, tx, head)
-
-    def _node(self, tx: Tx, row: RefRow, kind: str, id: str) -> Node | None:
+    def _node(self, unit: Unit, session: Session, kind: str, id: str) -> Node | None:
         """The message of a step or an element in a conversation."""
-        location = tx.node(self._keyed.message_id(tx, kind, id))
-        if location is None:
+        node = unit.node(self._keyed.message_id(unit, kind, id))
+        if node is None:
             return None
-        node, head = self._keyed.engine.node(location), self._keyed.refs.head_state(tx, row).pos
-        if head is not None and paths.on_path(tx, head, node_row(node)[POS]):
+        head = unit.head(session)
+        if head is not None and unit.is_above(node.id, head):
             return node
         # Another session has the message with this id, such as a fork.
-        found = (one for one in self._path(tx, row) if json.loads(raw_message(one)).get(kind, {}).get("id") == id)
+        found = (one for one in unit.path(session) if json.loads(raw_message(one)).get(kind, {}).get("id") == id)
         return next(found, None)
 
-    def _home(self, tx: Tx, kind: str, id: str) -> RefRow | None:
+    def _home(self, unit: Unit, kind: str, id: str) -> Session | None:
         """The session of a step or an element."""
-        record = self._record(tx, kind, id)
-        return None if record is None else self._keyed.row(tx, record["threadId"])
+        record = self._record(unit, kind, id)
+        return None if record is None else self._keyed.session(unit, record["threadId"])
 
-    def _step(self, tx: Tx, id: str) -> Record | None:
+    def _step(self, unit: Unit, id: str) -> Record | None:
         """The latest version of a step."""
-        return self._record(tx, STEP, id)
+        return self._record(unit, STEP, id)
 
-    def _record(self, tx: Tx, kind: str, id: str) -> Record | None:
-        row = self._documents.row(tx, kind, id)
-        if row is not None:
-            return dict(self._documents.value(row)[kind])
-        location = self._keyed.location(tx, self._keyed.message_id(tx, kind, id))
-        if location is None:
+    def _record(self, unit: Unit, kind: str, id: str) -> Record | None:
+        document = self._documents.get(unit, kind, id)
+        if document is not None:
+            return dict(self._documents.value(document)[kind])
+        stored = unit.node(self._keyed.message_id(unit, kind, id))
+        if stored is None:
             return None
-        thread = json.loads(raw_message(self._keyed.engine.node(location)))[kind]["threadId"]
-        home = self._keyed.row(tx, thread)
-        node = None if home is None else self._node(tx, home, kind, id)
+        home = self._keyed.session(unit, json.loads(raw_message(stored))[kind]["threadId"])
+        node = None if home is None else self._node(unit, home, kind, id)
         return None if node is None else dict(json.loads(raw_message(node))[kind])
 
-    def _drop(self, tx: Tx, *names: str) -> None:
-        row = self._documents.row(tx, *names)
-        if row is not None:
-            deletion.delete_ref(self._keyed.engine, tx, row)
+    def _drop(self, unit: Unit, *names: str) -> None:
+        document = self._documents.get(unit, *names)
+        if document is not None:
+            unit.delete(document)
+
+
+def _put_draft(unit: Unit, session: Session, node: Node | None, draft: Draft) -> None:
+    """Stores a message after the last one, or in place of its earlier version."""
+    if node is None:
+        unit.append(session, [draft])
+    else:
+        unit.replace(session, node, [draft])
 
 
 def _ensure_same_thread(record: Record | None, thread: str | None) -> None:

@@ -15,7 +15,7 @@ from google.genai import types
 
 from clew.adapters.google_adk.service import Service
 from clew.adapters.threads import in_thread
-from clew.backends import RefRow, Tx
+from clew.store.unit import Unit
 
 USER_PREFIX = "user:"
 DEPTH = 5
@@ -92,31 +92,28 @@ class ClewArtifactService(Service, BaseArtifactService):
         _, app, user, session, filename = names
         data = part.model_dump_json(exclude_none=True).encode()
         group = ("artifacts", app, user, session)
-        version = 0
 
-        def work(tx: Tx) -> RefRow:
-            nonlocal version
-            value = self._documents.value(self._documents.row(tx, *names), {"name": filename, "versions": []})
+        def work(unit: Unit) -> int:
+            value = self._documents.value(self._documents.get(unit, *names), {"name": filename, "versions": []})
             version = len(value["versions"])
             uri = artifact_util.get_artifact_uri(app, user, filename, version, session or None)
             about = ArtifactVersion(version=version, canonical_uri=uri, custom_metadata=metadata, mime_type=mime)
             value["versions"].append(about.model_dump(mode="json", exclude_none=True))
-            owner = self._keyed.row(tx, app, user, session) if session else None
-            row = self._documents.put(tx, names, value, groups=[group], owner=owner)
-            self._documents.add_entry(tx, row, data)
-            return row
+            owner = self._keyed.session(unit, app, user, session) if session else None
+            document = self._documents.put(unit, names, value, groups=[group], owner=owner)
+            self._documents.add_entry(unit, document, data)
+            return version
 
-        self._keyed.refs.write_one(work)
-        return version
+        return self._keyed.write(work)
 
     def _load(
         self, app: str, user: str, filename: str, session: str | None, version: int | None, depth: int
     ) -> types.Part | None:
-        row = self._documents.find(*_names(app, user, filename, session))
-        number = _number(version, len(self._documents.value(row, {"versions": []})["versions"]))
-        if row is None or number is None:
+        found = self._documents.find(*_names(app, user, filename, session))
+        number = _number(version, len(self._documents.value(found, {"versions": []})["versions"]))
+        if found is None or number is None:
             return None
-        part = types.Part.model_validate_json(self._documents.entry(row, number))
+        part = types.Part.model_validate_json(self._documents.entry(found, number))
         if artifact_util.is_artifact_ref(part):
             assert part.file_data is not None
             target = artifact_util.resolve_artifact_reference(
@@ -133,7 +130,7 @@ class ClewArtifactService(Service, BaseArtifactService):
 
     def _list(self, app: str, user: str, session: str | None) -> list[str]:
         groups = [("artifacts", app, user, "")] + ([("artifacts", app, user, session)] if session else [])
-        return sorted(self._documents.value(row)["name"] for group in groups for row in self._documents.group(*group))
+        return sorted(self._documents.value(one)["name"] for group in groups for one in self._documents.group(*group))
 
     def _versions(self, names: tuple[str, ...]) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self._documents.value(self._documents.find(*names), {"versions": []})["versions"]

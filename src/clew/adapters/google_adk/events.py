@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 from google.adk.events.event import Event
 
+from clew.adapters.keyed import Keyed
 from clew.adapters.natives import native_message
-from clew.adapters.rows import Keyed
-from clew.base import ids
 from clew.base.messages import Native
 from clew.engine.node import Node
 from clew.engine.session_data import SessionData, label_set
@@ -66,7 +65,7 @@ def message_id(keyed: Keyed, names: tuple[str, str, str], event: str) -> str | N
     """The id of an event's message; None if the event has none. Two sessions may have events with one id."""
     if not event:
         return None
-    return ids.text(keyed.engine.read(lambda tx: keyed.message_id(tx, "event", *names, event)))
+    return keyed.read(lambda unit: keyed.message_id(unit, "event", *names, event))
 
 
 def session_data(names: tuple[str, str, str], state: dict[str, Any], created: float, **fields: Any) -> SessionData:

@@ -20,16 +20,13 @@ from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.platform import time as platform_time
 from google.adk.sessions import Session
 
-from clew.adapters.chains import place
 from clew.adapters.google_adk.events import from_node, message_id, session_data, to_native
 from clew.adapters.google_adk.service import Service
 from clew.adapters.threads import in_thread
-from clew.backends import POS, RefRow, Tx
 from clew.base import ids
-from clew.engine import paths
-from clew.engine.engine import Draft
 from clew.engine.node import Node
-from clew.store.session_table import SESSION
+from clew.store.session import Session as Conversation
+from clew.store.unit import Document, Draft, Unit
 
 UNKNOWN_SESSION = "__unknown_session_id__"
 """The session of events that are added without one, as in ADK's own services."""
@@ -68,42 +65,40 @@ class ClewMemoryService(Service, BaseMemoryService):
     def _add(self, names: tuple[str, str, str], events: list[Event], *, whole: bool) -> None:
         keyed = self._keyed
         drafts = [
-            (event.id, keyed.engine.draft(to_native(event), message_id(keyed, names, event.id)))
+            (event.id, keyed.draft(to_native(event), id=message_id(keyed, names, event.id)))
             for event in events
             if not event.partial
         ]
 
-        def work(tx: Tx) -> RefRow:
-            row = self._keyed.row(tx, *names)
-            if row is None:
-                data = session_data(names, {}, platform_time.get_time())
-                row = keyed.parts.table.add_at(tx, data, keyed.key(*names), SESSION, at=None, owner=None)
-            stored = self._store_missing(tx, row, drafts)
+        def work(unit: Unit) -> None:
+            session = keyed.session(unit, *names)
+            if session is None:
+                session = unit.create(session_data(names, {}, platform_time.get_time()), keyed.key(*names))
+            stored = self._store_missing(unit, session, drafts)
             document = ("memory", *names)
             value = self._documents.value(
-                self._documents.row(tx, *document), {"session": names[2], "events": [], "deleted": []}
+                self._documents.get(unit, *document), {"session": names[2], "events": [], "deleted": []}
             )
             if whole:
                 value |= {"until": stored[-1] if stored else None, "events": []}
             else:
                 value["events"] = list(dict.fromkeys([*value["events"], *stored]))
-            return self._documents.put(tx, document, value, groups=[("memory", *names[:2])], owner=row)
+            self._documents.put(unit, document, value, groups=[("memory", *names[:2])], owner=session)
 
-        keyed.refs.write_one(work)
+        keyed.write(work)
 
-    def _store_missing(self, tx: Tx, row: RefRow, drafts: list[tuple[str, Draft]]) -> list[str]:
+    def _store_missing(self, unit: Unit, session: Conversation, drafts: list[tuple[str, Draft]]) -> list[str]:
         """Appends the events that the session does not have. Returns the ids of the messages of all of them."""
         stored = [ids.text(draft.id) for _, draft in drafts]
-        missing = [at for at, (_, draft) in enumerate(drafts) if tx.node(draft.id) is None]
-        head = self._keyed.refs.head_state(tx, row)
-        if missing and head.pos is not None:  # imported events have ids of their own
-            nodes = paths.whole(self._keyed.engine, tx, head.pos)
-            imported = {from_node(node).id: node.id for node in nodes}
+        known = unit.known(draft.id for _, draft in drafts)
+        missing = [at for at, id in enumerate(stored) if id not in known]
+        if missing:  # imported events have ids of their own
+            imported = {from_node(node).id: node.id for node in unit.path(session)}
             for at in missing:
                 stored[at] = imported.get(drafts[at][0], stored[at])
         new = [draft for at, (_, draft) in enumerate(drafts) if at in missing and stored[at] == ids.text(draft.id)]
         if new:
-            place(self._keyed, tx, row, head.id, new)
+            unit.append(session, new)
         return stored
 
     def _search(self, app: str, user: str, query: str) -> list[MemoryEntry]:
@@ -126,36 +121,36 @@ class ClewMemoryService(Service, BaseMemoryService):
 
     def _events(self, app: str, user: str) -> Iterator[Event]:
         """The events that a user has in memory, in the order in which their sessions were added."""
-        for row in self._rows(app, user):
-            value: dict[str, Any] = self._documents.value(row)
-            for event in map(from_node, self._keyed.engine.read(partial(self._nodes, value=value))):
+        for document in self._memories(app, user):
+            value: dict[str, Any] = self._documents.value(document)
+            for event in map(from_node, self._keyed.read(partial(self._nodes, value=value))):
                 if event.id not in value["deleted"] and event.content and event.content.parts:
                     yield event
 
-    def _nodes(self, tx: Tx, value: dict[str, Any]) -> list[Node]:
+    def _nodes(self, unit: Unit, value: dict[str, Any]) -> list[Node]:
         """The messages of a document: the path to the last one that was added, and others."""
-        engine, until = self._keyed.engine, value.get("until")
-        end = None if until is None else tx.node(ids.parse(until))
-        nodes = [] if end is None else paths.whole(engine, tx, end.row[POS])
+        until = value.get("until")
+        end = None if until is None else unit.node(until)
+        nodes = [] if end is None else unit.path(end)
         seen = {node.id for node in nodes}
-        others = (tx.node(ids.parse(id)) for id in value["events"] if id not in seen)
-        return nodes + [engine.node(location) for location in others if location is not None]
+        others = (unit.node(id) for id in value["events"] if id not in seen)
+        return nodes + [node for node in others if node is not None]
 
     def _delete(self, app: str, user: str, event: str) -> None:
-        names = [("memory", app, user, self._documents.value(row)["session"]) for row in self._rows(app, user)]
+        names = [("memory", app, user, self._documents.value(one)["session"]) for one in self._memories(app, user)]
 
-        def work(tx: Tx) -> None:
+        def work(unit: Unit) -> None:
             for one in names:
-                value = self._documents.value(self._documents.row(tx, *one))
+                value = self._documents.value(self._documents.get(unit, *one))
                 if value is None or event in value["deleted"]:
                     continue
-                if any(from_node(node).id == event for node in self._nodes(tx, value)):
+                if any(from_node(node).id == event for node in self._nodes(unit, value)):
                     value["deleted"].append(event)
-                    self._documents.put(tx, one, value, groups=[("memory", app, user)])
+                    self._documents.put(unit, one, value, groups=[("memory", app, user)])
 
-        self._keyed.engine.write(work)
+        self._keyed.write(work)
 
-    def _rows(self, app: str, user: str) -> list[RefRow]:
+    def _memories(self, app: str, user: str) -> list[Document]:
         """The documents of a user's sessions, in the order in which they were added."""
         return list(self._documents.group("memory", app, user))[::-1]
 

@@ -7,8 +7,9 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from clew import keys
+from clew.adapters.documents import Documents
 from clew.adapters.google_adk.events import TOOL
-from clew.adapters.rows import Adapter, Documents, Keyed, Target, unchanged
+from clew.adapters.keyed import Adapter, Keyed, Target, unchanged
 from clew.adapters.versions import check_version
 from clew.errors import Invalid
 

@@ -20,7 +20,6 @@ from google.adk.platform import uuid as platform_uuid
 from google.adk.sessions import Session
 from google.adk.sessions.base_session_service import BaseSessionService, GetSessionConfig, ListSessionsResponse
 
-from clew.adapters.chains import place
 from clew.adapters.google_adk.events import (
     TOOL,
     from_node,
@@ -35,17 +34,14 @@ from clew.adapters.google_adk.events import (
 )
 from clew.adapters.google_adk.service import Service
 from clew.adapters.google_adk.states import ScopedStates, scoped
-from clew.adapters.rows import Target
+from clew.adapters.keyed import Target
 from clew.adapters.threads import in_thread
-from clew.backends import HeadState, RefRow, Tx
 from clew.base import ids
 from clew.base.messages import Native
-from clew.engine import paths
-from clew.engine.append import find_existing
-from clew.engine.engine import Draft
 from clew.engine.node import Node
 from clew.errors import Conflict, Invalid, NotFound
-from clew.store.session_table import SESSION
+from clew.store.session import Session as Conversation
+from clew.store.unit import Draft, Unit
 
 OnConflict = Literal["reject", "merge", "fork"]
 MARKER = "_storage_update_marker"
@@ -62,13 +58,11 @@ LOCKS = 64
 class _Written(NamedTuple):
     """The outcome of an append."""
 
-    head: bytes | None
+    head: str
     missed: list[Node]
     """With `merge`, events of other writers that the session object does not have."""
     fork: str | None = None
     """With `fork`, the id of the new session."""
-    refused: Exception | None = None
-    """Why nothing was stored. It is raised after the transaction, in which a `ValueError` would mean damage."""
 
 
 class ClewSessionService(Service, BaseSessionService):
@@ -94,8 +88,8 @@ class ClewSessionService(Service, BaseSessionService):
         super().__init__(target, uri=uri, agents_dir=agents_dir, **options)
         self._on_conflict = on_conflict
         self._states = ScopedStates(self._keyed, self._documents)
-        self._rows: dict[bytes, RefRow] = {}
-        """Sessions that were appended to: an append needs their numbers, which never change."""
+        self._known: dict[bytes, Conversation] = {}
+        """Conversations that were appended to, so that an append need not look them up."""
         self._locks = [threading.Lock() for _ in range(LOCKS)]
 
     async def create_session(
@@ -117,7 +111,7 @@ class ClewSessionService(Service, BaseSessionService):
         await in_thread(self._keyed.purge, app_name, user_id, session_id.strip())
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
-        return await in_thread(self._keyed.engine.read, lambda tx: self._states.of_user(tx, app_name, user_id))
+        return await in_thread(self._keyed.read, lambda unit: self._states.of_user(unit, app_name, user_id))
 
     async def append_event(self, session: Session, event: Event) -> Event:
         if event.partial:
@@ -131,54 +125,40 @@ class ClewSessionService(Service, BaseSessionService):
     def _create(self, app: str, user: str, id: str, state: dict[str, dict[str, Any]]) -> Session:
         now = platform_time.get_time()
         data = session_data((app, user, id), state["session"], now)
-        key = self._keyed.key(app, user, id)
-        merged: dict[str, Any] = {}
 
-        def work(tx: Tx) -> RefRow:
-            found = self._keyed.find_row(tx, app, user, id)
+        def work(unit: Unit) -> dict[str, Any]:
+            found = self._keyed.session(unit, app, user, id, trashed=True)
             if found is not None and found.trashed_at is not None:
                 raise Conflict(f"session {id} is in the trash", hint="Restore it or purge it, then try again.")
             if found is not None:
                 raise AlreadyExistsError(f"Session with id {id} already exists.")
-            self._states.update(tx, app, user, state)
-            row = self._keyed.parts.table.add_at(tx, data, key, SESSION, at=None, owner=None)
-            merged.update(self._states.merge(tx, app, user, state["session"]))
-            return row
+            self._states.update(unit, app, user, state)
+            unit.create(data, self._keyed.key(app, user, id))
+            return self._states.merge(unit, app, user, state["session"])
 
-        self._keyed.refs.write_one(work)
+        merged = self._keyed.write(work)
         return _mark(Session(id=id, app_name=app, user_id=user, state=merged, last_update_time=now), None)
 
     def _load(self, app: str, user: str, id: str, config: GetSessionConfig) -> Session | None:
-        keyed = self._keyed
-
-        def work(tx: Tx) -> Session | None:
-            row = self._keyed.row(tx, app, user, id)
-            if row is None:
+        def work(unit: Unit) -> Session | None:
+            session = self._keyed.session(unit, app, user, id)
+            if session is None:
                 return None
-            state, updated = read_own_data(keyed.parts.table.data(row).extra)
-            head = keyed.refs.head_state(tx, row)
-            nodes = self._nodes(tx, head, config)
-            if head.pos is not None:
-                updated = timestamp((nodes or paths.last(keyed.engine, tx, head.pos, 1))[-1])
+            state, updated = read_own_data(session.extra)
             since, count = config.after_timestamp, config.num_recent_events
+            nodes = unit.path(session, last=None if count is None or since is not None else max(1, count))
+            head = None
+            if nodes:
+                head, updated = nodes[-1].id, timestamp(nodes[-1])
             if since is not None:
                 nodes = [node for node in nodes if timestamp(node) >= since]
             nodes = nodes if count is None else nodes[max(0, len(nodes) - count) :]
-            merged = self._states.merge(tx, app, user, state)
+            merged = self._states.merge(unit, app, user, state)
             found = Session(id=id, app_name=app, user_id=user, state=merged, last_update_time=updated)
             found.events = [from_node(node) for node in nodes]
-            return _mark(found, head.id)
+            return _mark(found, head)
 
-        return keyed.engine.read(work)
-
-    def _nodes(self, tx: Tx, head: HeadState, config: GetSessionConfig) -> list[Node]:
-        """The messages that a call may return; all messages if it filters by time."""
-        count = config.num_recent_events
-        if head.pos is None or count == 0:
-            return []
-        if count is None or config.after_timestamp is not None:
-            return paths.whole(self._keyed.engine, tx, head.pos)
-        return paths.last(self._keyed.engine, tx, head.pos, count)
+        return self._keyed.read(work)
 
     def _list(self, app: str, user: str | None) -> list[Session]:
         found = []
@@ -189,14 +169,14 @@ class ClewSessionService(Service, BaseSessionService):
             _, whose, id = names
             state, updated = read_own_data(one.extra)
             updated = next((timestamp(node) for node in one.path(last=1)), updated)
-            merged = self._keyed.engine.read(partial(self._states.merge, app=app, user=whose, state=state))
+            merged = self._keyed.read(partial(self._states.merge, app=app, user=whose, state=state))
             session = Session(id=id, app_name=app, user_id=whose, state=merged)
             session.last_update_time = updated
             found.append(session)
         return sorted(found, key=lambda one: (one.last_update_time, one.user_id, one.id))
 
     def _append(self, session: Session, event: Event) -> Event:
-        key = self._keyed.key(session.app_name, session.user_id, session.id)
+        key = self._keyed.key(*_names(session))
         with self._locks[key[0] % LOCKS]:
             written = self._write(session, event, to_native(event))
             if written is None:
@@ -211,119 +191,105 @@ class ClewSessionService(Service, BaseSessionService):
 
     def _write(self, session: Session, event: Event, native: Native) -> _Written | None:
         """Stores an event with its state. None if the session object has it. Raises as `append_event`."""
-        keyed = self._keyed
-        app, user, id = session.app_name, session.user_id, session.id
+        keyed, names = self._keyed, _names(session)
         deltas = scoped(event.actions.state_delta or {})
-        draft = keyed.engine.draft(native, message_id(keyed, _names(session), event.id))
-        expected = self._head_of(session)
+        draft = keyed.draft(native, id=message_id(keyed, names, event.id))
+        id, expected = ids.text(draft.id), self._head_of(session)
         if not any(deltas.values()) and self._append_alone(session, draft, expected):
-            return _Written(draft.id, [])
+            return _Written(id, [])
 
-        made: list[_Written] = []
-
-        def work(tx: Tx) -> _Written | None:
-            row = self._keyed.row(tx, app, user, id)
-            if row is None:
-                return _Written(None, [], refused=SessionNotFoundError(f"Session {id} not found."))
-            head = keyed.refs.head_state(tx, row)
-            stored = find_existing(keyed.engine, tx, [draft], head.tree)
+        def work(unit: Unit) -> _Written | None:
+            found = keyed.session(unit, *names)
+            if found is None:
+                raise SessionNotFoundError(f"Session {session.id} not found.")
+            head, stored = unit.head(found), unit.stored(draft, found)
             if stored is not None:  # sent again, perhaps because the answer was lost
-                above = stored[0].parent_id
-                is_next = head.id == draft.id and expected == (None if above is None else ids.parse(above))
-                return _Written(draft.id, []) if is_next else None
-            if expected != head.id and self._on_conflict == "reject":
-                return _Written(None, [], refused=StaleSessionError(STALE))
-            self._states.update(tx, app, user, deltas)
-            if expected != head.id and self._on_conflict == "fork":
-                made.append(self._fork(tx, row, session, deltas["session"], draft, expected))
-                return made[-1]
-            missed = self._missed(tx, head, expected) if expected != head.id else []
+                return _Written(id, []) if head == id and expected == stored.parent_id else None
+            if expected != head and self._on_conflict == "reject":
+                raise StaleSessionError(STALE)
+            self._states.update(unit, *names[:2], deltas)
+            if expected != head and self._on_conflict == "fork":
+                return self._fork(unit, found, session, deltas["session"], draft, expected)
+            missed = self._missed(unit, found, expected) if expected != head else []
             if deltas["session"]:
-                row = self._change_state(tx, row, deltas["session"])
-            place(keyed, tx, row, head.id, [draft])
-            made.append(_Written(draft.id, missed))
-            return made[-1]
+                found = self._change_state(unit, found, deltas["session"])
+            unit.append(found, [draft])
+            return _Written(id, missed)
 
-        def settle(tx: Tx) -> _Written | None:
-            """After a commit that may have failed: the outcome if the event was stored."""
-            return made[-1] if made and tx.node(draft.id) is not None else None
-
-        written = keyed.engine.write(work, settle)
-        if written is not None and written.refused is not None:
-            raise written.refused
-        return written
+        return keyed.write(work)
 
     # -- inside
 
-    def _head_of(self, session: Session) -> bytes | None:
+    def _head_of(self, session: Session) -> str | None:
         """The message at which the session was read; by its last event if it was not read from this service."""
         marker = getattr(session, MARKER, None)
         if isinstance(marker, str) and marker.startswith(TOOL):
-            return ids.maybe(marker.removeprefix(TOOL).lstrip())
-        last = message_id(self._keyed, _names(session), session.events[-1].id) if session.events else None
-        return None if last is None else ids.parse(last)
+            head = ids.maybe(marker.removeprefix(TOOL).lstrip())
+            return None if head is None else ids.text(head)
+        return message_id(self._keyed, _names(session), session.events[-1].id) if session.events else None
 
-    def _append_alone(self, session: Session, draft: Draft, expected: bytes | None) -> bool:
+    def _append_alone(self, session: Session, draft: Draft, expected: str | None) -> bool:
         """Stores an event that changes no state, as a plain append. False if nothing was stored."""
-        key = self._keyed.key(*_names(session))
-        row = self._rows.get(key)
-        if row is None:
-            row = self._keyed.engine.read(lambda tx: self._keyed.row(tx, *_names(session)), single=True)
-            if row is None:
-                return False
-            if len(self._rows) >= REMEMBERED:
-                self._rows.clear()
-            self._rows[key] = row
-        try:
-            return self._keyed.refs.append(row, [draft], expect=expected).move is not None
-        except (Conflict, NotFound):  # the transaction that follows says why
-            self._rows.pop(key, None)
+        key, id = self._keyed.key(*_names(session)), ids.text(draft.id)
+        found = self._known.get(key) or self._keyed.find(*_names(session))
+        if found is None or expected == id:
             return False
+        if len(self._known) >= REMEMBERED:
+            self._known.clear()
+        self._known[key] = found
+        try:
+            found.append(draft, expect_head=expected)
+        except (Conflict, NotFound):  # the unit that follows says why
+            self._known.pop(key, None)
+            return False
+        return found.head_id == id  # otherwise it was there before, and nothing has moved
 
-    def _missed(self, tx: Tx, head: HeadState, expected: bytes | None) -> list[Node]:
+    def _missed(self, unit: Unit, found: Conversation, expected: str | None) -> list[Node]:
         """The messages after a message; empty if it is no longer on the path."""
-        path = [] if head.pos is None else paths.whole(self._keyed.engine, tx, head.pos)
+        path = unit.path(found)
         if expected is None:
             return path
-        at = next((number for number, node in enumerate(path) if node.id == ids.text(expected)), None)
+        at = next((number for number, node in enumerate(path) if node.id == expected), None)
         return [] if at is None else path[at + 1 :]
 
-    def _change_state(self, tx: Tx, row: RefRow, delta: dict[str, Any]) -> RefRow:
-        data = self._keyed.parts.table.data(row)
-        state, created = read_own_data(data.extra)
-        extra = data.extra or {}
+    def _change_state(self, unit: Unit, found: Conversation, delta: dict[str, Any]) -> Conversation:
+        state, created = read_own_data(found.extra)
+        extra = found.extra
         changed = {**extra, TOOL: {**extra[TOOL], **own_data({**state, **delta}, created)}}
-        return self._keyed.parts.table.change(tx, row, msgspec.structs.replace(data, extra=changed))
+        return unit.save(found, msgspec.structs.replace(found.data, extra=changed))
 
     def _fork(
-        self, tx: Tx, row: RefRow, session: Session, delta: dict[str, Any], draft: Draft, expected: bytes | None
+        self,
+        unit: Unit,
+        found: Conversation,
+        session: Session,
+        delta: dict[str, Any],
+        draft: Draft,
+        expected: str | None,
     ) -> _Written:
         """Stores an event as a new session that shares the events up to the one that its session was read at."""
-        table = self._keyed.parts.table
-        app, user, old = session.app_name, session.user_id, session.id
-        id = f"{old}-{platform_uuid.new_uuid()[:8]}"
-        point = None if expected is None else tx.insert_point(expected)
-        if expected is not None and (point is None or point.tree != row.tree):
-            raise NotFound("message", ids.text(expected), hint="It was deleted.")
-        before = table.data(row)
+        id = f"{session.id}-{platform_uuid.new_uuid()[:8]}"
+        if expected is not None and not unit.shares(found, expected):
+            raise NotFound("message", expected, hint="It was deleted.")
+        names = (session.app_name, session.user_id, id)
         state = {**scoped(session.state)["session"], **delta}
         data = session_data(
-            (app, user, id),
+            names,
             state,
             platform_time.get_time(),
-            title=before.title,
-            forked_from=ids.text(row.key),
-            forked_at=None if expected is None else ids.text(expected),
+            title=found.title,
+            forked_from=found.id,
+            forked_at=expected,
         )
-        fork = table.add_at(tx, data, self._keyed.key(app, user, id), SESSION, at=point, owner=None)
-        place(self._keyed, tx, fork, expected, [draft])
-        return _Written(draft.id, [], id)
+        fork = unit.create(data, self._keyed.key(*names), at=expected)
+        unit.append(fork, [draft], after=expected)
+        return _Written(ids.text(draft.id), [], id)
 
 
 def _names(session: Session) -> tuple[str, str, str]:
     return session.app_name, session.user_id, session.id
 
 
-def _mark(session: Session, head: bytes | None) -> Session:
-    setattr(session, MARKER, f"{TOOL} {'' if head is None else ids.text(head)}")
+def _mark(session: Session, head: str | None) -> Session:
+    setattr(session, MARKER, f"{TOOL} {head or ''}")
     return session

@@ -1,4 +1,4 @@
-"""State of apps and users in ADK: documents, changed in the transaction that stores an event."""
+"""State of apps and users in ADK: documents, changed in the unit of work that stores an event."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 from google.adk.sessions import State
 from pydantic_core import to_jsonable_python
 
+from clew.adapters.documents import Documents
 from clew.adapters.google_adk.events import dump_state, imported_state, labels, load_state, session_names
-from clew.adapters.rows import PAGE, Documents, Keyed
-from clew.backends import Tx
-from clew.store.session_table import SESSION
+from clew.adapters.keyed import Keyed
+from clew.store.unit import Unit
 
 
 def scoped(state: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -30,41 +30,40 @@ def scoped(state: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 class ScopedStates:
-    """The states of apps and users. Methods are steps of the caller's transaction."""
+    """The states of apps and users. Methods are steps of the caller's unit of work."""
 
     def __init__(self, keyed: Keyed, documents: Documents) -> None:
         self._keyed = keyed
         self._documents = documents
 
-    def of_user(self, tx: Tx, app: str, user: str) -> dict[str, Any]:
+    def of_user(self, unit: Unit, app: str, user: str) -> dict[str, Any]:
         """A user's state, without prefixes."""
-        return self._read(tx, "user", app, user)
+        return self._read(unit, "user", app, user)
 
-    def merge(self, tx: Tx, app: str, user: str, state: dict[str, Any]) -> dict[str, Any]:
+    def merge(self, unit: Unit, app: str, user: str, state: dict[str, Any]) -> dict[str, Any]:
         """The state that a session sees: its own, the app's and the user's."""
-        of_app, of_user = self._read(tx, "app", app), self.of_user(tx, app, user)
+        of_app, of_user = self._read(unit, "app", app), self.of_user(unit, app, user)
         return {
             **state,
             **{State.APP_PREFIX + name: value for name, value in of_app.items()},
             **{State.USER_PREFIX + name: value for name, value in of_user.items()},
         }
 
-    def update(self, tx: Tx, app: str, user: str, deltas: dict[str, dict[str, Any]]) -> None:
+    def update(self, unit: Unit, app: str, user: str, deltas: dict[str, dict[str, Any]]) -> None:
         """Changes the states of an app and a user. States that were imported become documents."""
         for scope, names in (("app", (app,)), ("user", (app, user))):
-            state = {**self._read(tx, scope, *names), **deltas[scope]}
-            if deltas[scope] or (state and self._documents.row(tx, scope, *names) is None):
-                self._documents.put(tx, (scope, *names), dump_state(state))
+            state = {**self._read(unit, scope, *names), **deltas[scope]}
+            if deltas[scope] or (state and self._documents.get(unit, scope, *names) is None):
+                self._documents.put(unit, (scope, *names), dump_state(state))
 
-    def _read(self, tx: Tx, scope: str, *names: str) -> dict[str, Any]:
-        row = self._documents.row(tx, scope, *names)
-        if row is not None:
-            return load_state(self._documents.value(row))
-        label, before = self._keyed.parts.table.label_hash(labels(*names)[-1]), None
-        while rows := tx.refs_recent(self._keyed.engine.workspace, SESSION, label=label, before=before, limit=PAGE):
-            for row in rows:
-                data = self._keyed.parts.table.data(row).extra
-                if session_names(data)[: len(names)] == names:  # other names can have the same label
-                    return imported_state(data, scope)
-            before = rows[-1].rank, rows[-1].ref
+    def _read(self, unit: Unit, scope: str, *names: str) -> dict[str, Any]:
+        document = self._documents.get(unit, scope, *names)
+        if document is not None:
+            return load_state(self._documents.value(document))
+        label, after = labels(*names)[-1], None
+        while found := unit.labelled(label, after=after):
+            for one in found:
+                if session_names(one.extra)[: len(names)] == names:  # other names can have the same label
+                    return imported_state(one.extra, scope)
+            after = found[-1]
         return {}

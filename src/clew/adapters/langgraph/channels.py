@@ -14,18 +14,13 @@ from typing import Any, NamedTuple
 from langgraph.checkpoint.base import ChannelVersions
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from clew.adapters.chains import place
+from clew.adapters.keyed import Keyed
 from clew.adapters.langgraph.messages import KnownMessages, are_messages, content, from_native, to_native
 from clew.adapters.langgraph.states import ChannelValue
 from clew.adapters.natives import native_message
-from clew.adapters.rows import Keyed
-from clew.backends import ID, POS, InsertPoint, RefRow, Tx
-from clew.base import ids
-from clew.engine import paths
-from clew.engine.blobs import Blobs, put_in
-from clew.engine.engine import Draft
-from clew.engine.node import Node, node_row
 from clew.errors import NotFound
+from clew.store.session import Session
+from clew.store.unit import Document, Unit
 
 MESSAGES = "messages"
 """The channel that is the conversation."""
@@ -53,16 +48,23 @@ class PackedValues(NamedTuple):
     """The conversation, if it is new."""
 
 
+class StoredValues(NamedTuple):
+    """What a unit has stored: the values of a checkpoint, the thread's session, and its messages, if they are new."""
+
+    values: dict[str, ChannelValue]
+    home: Session
+    messages: KnownMessages | None
+
+
 class Channels:
     """Stores and loads values."""
 
     def __init__(self, keyed: Keyed) -> None:
         self._keyed = keyed
-        self._engine = keyed.engine
         self._lists: OrderedDict[tuple[str, str], KnownMessages] = OrderedDict()
         """For each thread and namespace: the messages of the last list that was stored."""
-        self._homes: dict[str, RefRow] = {}
-        """The sessions of threads. They may have been deleted: `place` checks that."""
+        self._homes: dict[str, Session] = {}
+        """The sessions of threads. They may have been deleted: `Unit.append` checks that."""
 
     def pack(
         self,
@@ -92,52 +94,44 @@ class Channels:
                     large[channel] = version, kind, data
         return PackedValues(packed, large, messages)
 
-    def store(
-        self, tx: Tx, serde: SerializerProtocol, packed: PackedValues, thread: str, ns: str
-    ) -> tuple[RefRow, dict[str, ChannelValue]]:
-        """Stores new messages as a step of the caller's transaction. Returns the thread's session, and the values.
+    def store(self, unit: Unit, serde: SerializerProtocol, packed: PackedValues, thread: str, ns: str) -> StoredValues:
+        """Stores new messages and large values as a step of the caller's unit: then `remember` the result.
 
         NotFound if a cached part of the thread was deleted meanwhile: then call `forget` and try again.
         """
         home = self._homes.get(thread) if packed.messages is not None and not ns else None
         if home is None:
-            home = self._keyed.ensure(tx, thread)
-            if len(self._homes) >= REMEMBERED:
-                self._homes.clear()
-            self._homes[thread] = home
-        values = dict(packed.values)
-        assert home.tree is not None
-        tree = home.tree
+            home = self._keyed.ensure(unit, thread)
+        values, known = dict(packed.values), None
         for channel, (version, kind, data) in packed.large.items():
-            blob = put_in(Blobs(self._engine, lambda: tree), tx, tree, data)
-            values[channel] = ChannelValue(version, kind, blob=blob.digest)
+            values[channel] = ChannelValue(version, kind, blob=unit.blob(home, data))
         if packed.messages is not None:
-            node = self._store_messages(tx, serde, packed.messages, home, thread, ns)
-            version = values[MESSAGES].version
-            values[MESSAGES] = ChannelValue(version, "messages", node=ids.text(node))
-        return home, values
+            known = self._store_messages(unit, serde, packed.messages, home, thread, ns)
+            values[MESSAGES] = ChannelValue(values[MESSAGES].version, "messages", node=known.ids[-1])
+        return StoredValues(values, home, known)
 
-    def use_blobs(self, tx: Tx, row: RefRow, home: RefRow, values: Mapping[str, ChannelValue]) -> None:
-        """Notes which blobs a checkpoint needs. NotFound if one was deleted meanwhile."""
-        used = set()
-        for value in values.values():
-            if value.blob is not None:
-                tree = home.tree or 0
-                blob = tx.blobs.blob(tree, self._engine.blob_hash(tree, value.blob))
-                if blob is None:
-                    raise NotFound("blob", value.blob)
-                used.add(blob.blob)
-        if used:
-            tx.blobs.add_uses(-row.ref, used)
+    def remember(self, thread: str, ns: str, stored: StoredValues) -> None:
+        """Keeps the messages of a thread, so that the next checkpoint need not read them."""
+        if thread not in self._homes and len(self._homes) >= REMEMBERED:
+            self._homes.clear()
+        self._homes[thread] = stored.home
+        if stored.messages is not None:
+            self._lists[thread, ns] = stored.messages
+            self._lists.move_to_end((thread, ns))
+            if len(self._lists) > REMEMBERED:
+                self._lists.popitem(last=False)
 
-    def load(self, serde: SerializerProtocol, tree: int, value: ChannelValue) -> Any:
-        """The value of a channel of a thread with this tree. NotFound, Corrupted."""
+    def load(self, serde: SerializerProtocol, document: Document, value: ChannelValue) -> Any:
+        """The value of a channel of a checkpoint. NotFound, Corrupted."""
         if value.node is not None:
             node = value.node
-            stored = self._engine.read(lambda tx: self._path(tx, node))
+            try:
+                stored = self._keyed.read(lambda unit: unit.path(node))
+            except NotFound:
+                raise NotFound("message", node, hint="It was deleted; use an earlier checkpoint.") from None
             return [from_native(native_message(one), serde) for one in stored]
         if value.blob is not None:
-            return serde.loads_typed((value.type, Blobs(self._engine, lambda: tree).get(value.blob)))
+            return serde.loads_typed((value.type, document.blobs.get(value.blob)))
         return serde.loads_typed((value.type, value.data or b""))
 
     # -- messages
@@ -151,23 +145,21 @@ class Channels:
         return NewMessages(value, known, shared) if are_messages(value[shared:]) else None
 
     def _store_messages(
-        self, tx: Tx, serde: SerializerProtocol, found: NewMessages, home: RefRow, thread: str, ns: str
-    ) -> bytes:
+        self, unit: Unit, serde: SerializerProtocol, found: NewMessages, home: Session, thread: str, ns: str
+    ) -> KnownMessages:
         messages, known, count = found
         shown = home
         if ns:
-            assert home.tree is not None
             agent = ns.rpartition("|")[2].partition(":")[0]
-            shown = self._keyed.ensure(tx, thread, ns, agent=agent, owner=home.ref, at=InsertPoint(home.tree))
-        before = self._lists.get((thread, ns)) or self._messages_at_head(tx, serde, shown)
+            shown = self._keyed.ensure(unit, thread, ns, agent=agent, owner=home, beside=home)
+        before = self._lists.get((thread, ns)) or self._messages_at_head(unit, serde, shown)
         if before is not known:
             count = before.count_shared(messages)
         stored = [to_native(one, serde) for one in messages[count:]]
-        drafts: list[Draft] = [self._engine.draft(one.native, seen=one.seen) for one in stored]
-        new = [draft.id for draft in drafts]
-        place(self._keyed, tx, shown, before.ids[count - 1] if count else None, drafts)
-        self._remember((thread, ns), before.replace_from(count, messages[count:], [one.content for one in stored], new))
-        return new[-1] if new else before.ids[count - 1]
+        drafts = [self._keyed.draft(one.native, seen=one.seen) for one in stored]
+        nodes = unit.append(shown, drafts, after=before.ids[count - 1] if count else None)
+        new = [node.id for node in nodes]
+        return before.replace_from(count, messages[count:], [one.content for one in stored], new)
 
     def forget(self, threads: Collection[str]) -> None:
         """Empties the cache, after a failed write and after a deletion."""
@@ -177,22 +169,9 @@ class Channels:
             if key[0] in threads:
                 self._lists.pop(key, None)
 
-    def _remember(self, key: tuple[str, str], messages: KnownMessages) -> None:
-        self._lists[key] = messages
-        self._lists.move_to_end(key)
-        if len(self._lists) > REMEMBERED:
-            self._lists.popitem(last=False)
-
-    def _messages_at_head(self, tx: Tx, serde: SerializerProtocol, shown: RefRow) -> KnownMessages:
+    def _messages_at_head(self, unit: Unit, serde: SerializerProtocol, shown: Session) -> KnownMessages:
         """The messages at the head of a session."""
-        head = self._keyed.refs.head_state(tx, shown).id
-        found = [] if head is None else self._path(tx, ids.text(head))
+        found = unit.path(shown)
         messages = [from_native(native_message(one), serde) for one in found]
         none = KnownMessages([], [], [], plain=True)
-        return none.replace_from(0, messages, list(map(content, messages)), [node_row(one)[ID] for one in found])
-
-    def _path(self, tx: Tx, node: str) -> list[Node]:
-        location = tx.node(ids.parse(node))
-        if location is None:
-            raise NotFound("message", node, hint="It was deleted; use an earlier checkpoint.")
-        return paths.whole(self._engine, tx, location.row[POS])
+        return none.replace_from(0, messages, list(map(content, messages)), [one.id for one in found])

@@ -119,7 +119,7 @@ class KnownMessages:
 
     __slots__ = ("_plain", "contents", "ids", "kinds")
 
-    def __init__(self, kinds: list[type], contents: list[Any], ids: list[bytes], *, plain: bool) -> None:
+    def __init__(self, kinds: list[type], contents: list[Any], ids: list[str], *, plain: bool) -> None:
         """`plain` says that all are dicts."""
         self.kinds = kinds
         self.contents = contents
@@ -137,7 +137,7 @@ class KnownMessages:
             count = next(at for at in range(count) if self.contents[at] != contents[at])
         return count
 
-    def replace_from(self, count: int, messages: list[Any], contents: list[Any], ids: list[bytes]) -> KnownMessages:
+    def replace_from(self, count: int, messages: list[Any], contents: list[Any], ids: list[str]) -> KnownMessages:
         """The list with other messages after the first `count`."""
         kinds = list(map(type, messages))
         return KnownMessages(

@@ -7,12 +7,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from clew.adapters.keyed import Keyed
 from clew.adapters.langgraph.states import STATE, CheckpointThread, Found, States
-from clew.adapters.rows import Keyed
-from clew.backends import POS, InsertPoint, RefRow, Tx
-from clew.base import ids
-from clew.engine import deletion, paths
-from clew.engine.refs import BRANCH
+from clew.errors import Conflict, NotFound
+from clew.store.unit import Unit
 
 
 class _Kept(NamedTuple):
@@ -68,58 +66,43 @@ class Pruning:
             return
         found = sorted(self._states.within(source), key=lambda one: one.state.id)
 
-        def work(tx: Tx) -> None:
-            home = self._keyed.row(tx, source)
-            if home is None or home.tree is None:
+        def work(unit: Unit) -> None:
+            home = self._keyed.session(unit, source)
+            if home is None:
                 return
-            head = self._keyed.refs.head_state(tx, home)
-            copy = self._keyed.ensure(tx, target, at=head.insert_point)
-            for one in found:
-                state = msgspec.structs.replace(one.state, thread=target)
-                row = self._states.put(tx, copy, state)
-                tx.blobs.add_uses(-row.ref, tx.blobs.blobs_used(-one.row.ref, -one.row.ref))
-                self._states.put_writes(tx, row, self._states.writes(one.row))
-                self._hold_messages(tx, copy, state)
+            is_new = self._keyed.session(unit, target) is None
+            copy = self._keyed.ensure(unit, target, at=unit.head(home), beside=home)
+            try:
+                for one in found:
+                    state = msgspec.structs.replace(one.state, thread=target)
+                    stored = self._states.put(unit, copy, state)
+                    self._states.put_writes(unit, stored, self._states.writes(one.document))
+                    for value in state.values.values():
+                        if value.node is not None:
+                            unit.branch(copy, value.node)
+            except NotFound as error:
+                if is_new:
+                    raise
+                raise Conflict(
+                    f"thread {target!r} exists, and does not share messages with thread {source!r}",
+                    hint="Copy to a new thread, or delete it first.",
+                ) from error
 
-        self._keyed.engine.write(work)
+        self._keyed.write(work)
 
     # -- inside
 
     def _delete(self, thread: str, found: Iterable[Found]) -> None:
         """Deletes checkpoints, and branches of the thread that none of the others needs."""
 
-        def work(tx: Tx) -> None:
-            home = self._keyed.row(tx, thread)
+        def work(unit: Unit) -> None:
+            home = self._keyed.session(unit, thread)
             for one in found:
-                if tx.ref_at(one.row.ref) is not None:
-                    deletion.delete_ref(self._keyed.engine, tx, one.row)
+                unit.delete(one.document)
             if home is not None:
-                self._drop_branches(tx, home)
+                left = [self._states.read(one) for one in unit.documents(STATE, owner=home)]
+                needed = {value.node for one in left for value in one.values.values() if value.node is not None}
+                ends = unit.branches(home)
+                unit.drop_branches(home, {end for end in ends if not any(unit.is_above(node, end) for node in needed)})
 
-        self._keyed.engine.write(work)
-
-    def _drop_branches(self, tx: Tx, home: RefRow) -> None:
-        owned = tx.refs_owned(home.ref)
-        needed = [
-            location.row[POS]
-            for row in owned
-            if row.kind == STATE
-            for value in self._states.read(row).values.values()
-            if value.node is not None and (location := tx.node(ids.parse(value.node))) is not None
-        ]
-        for row in owned:
-            if row.kind != BRANCH or row.head is None:
-                continue
-            if not any(paths.on_path(tx, row.head, pos) for pos in needed):
-                deletion.delete_ref(self._keyed.engine, tx, row)
-
-    def _hold_messages(self, tx: Tx, copy: RefRow, state: CheckpointThread) -> None:
-        """Adds a branch to a copied thread for messages that its session does not have on its path."""
-        for value in state.values.values():
-            point = None if value.node is None else tx.insert_point(ids.parse(value.node))
-            if point is not None and point.pos is not None and not self._is_held(tx, copy, point):
-                self._keyed.refs.branch(tx, copy.ref, point)
-
-    def _is_held(self, tx: Tx, copy: RefRow, point: InsertPoint) -> bool:
-        heads = [copy.head, *(row.head for row in tx.refs_owned(copy.ref) if row.kind == BRANCH)]
-        return any(head is not None and paths.on_path(tx, head, point.pos or 0) for head in heads)
+        self._keyed.write(work)

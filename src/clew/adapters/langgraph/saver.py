@@ -6,6 +6,7 @@ import builtins
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
     WRITES_IDX_MAP,
@@ -22,14 +23,14 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from clew.adapters.langgraph.channels import Channels
+from clew.adapters.keyed import Adapter, Keyed, Target, unchanged
+from clew.adapters.langgraph.channels import Channels, StoredValues
 from clew.adapters.langgraph.pruning import Pruning
 from clew.adapters.langgraph.states import ChannelValue, CheckpointThread, Found, States, Typed, Write
-from clew.adapters.rows import Adapter, Keyed, Target, unchanged
 from clew.adapters.threads import in_thread
 from clew.adapters.versions import check_version
-from clew.backends import RefRow, Tx
 from clew.errors import NotFound
+from clew.store.unit import Document, Unit
 
 TOOL = "langgraph"
 Tuples = Iterator[CheckpointTuple]
@@ -96,12 +97,12 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
             found = self._read(found.state.thread, found.state.ns, found.state.parent)
             if found is None:
                 break
-            for write in reversed(self._states.writes(found.row)):
+            for write in reversed(self._states.writes(found.document)):
                 if write.channel in writes and write.channel not in seeds:
                     writes[write.channel].append(self._pending(write))
             for channel in writes.keys() - seeds.keys():
                 if channel in found.state.values:
-                    seeds[channel] = self._value(found.row, found.state.values[channel])
+                    seeds[channel] = self._value(found.document, found.state.values[channel])
         history: dict[str, DeltaChannelHistory] = {}
         for channel in channels:
             history[channel] = {"writes": writes[channel][::-1]}
@@ -137,19 +138,15 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
     ) -> None:
         values, versions = checkpoint["channel_values"], checkpoint["channel_versions"]
         packed = self._channels.pack(self.serde, values, versions, new, before, (state.thread, state.ns))
-        done = state
 
-        def work(tx: Tx) -> RefRow:
-            nonlocal done
-            home, values = self._channels.store(tx, self.serde, packed, state.thread, state.ns)
-            done = CheckpointThread(
-                state.thread, state.ns, state.id, state.parent, state.checkpoint, state.metadata, state.run, values
-            )
-            row = self._states.put(tx, home, done)
-            self._channels.use_blobs(tx, row, home, values)
-            return row
+        def work(unit: Unit) -> tuple[StoredValues, CheckpointThread]:
+            stored = self._channels.store(unit, self.serde, packed, state.thread, state.ns)
+            done = msgspec.structs.replace(state, values=stored.values)
+            self._states.put(unit, stored.home, done)
+            return stored, done
 
-        self._keyed.refs.write_one(work)
+        stored, done = self._keyed.write(work)
+        self._channels.remember(state.thread, state.ns, stored)
         self._last[state.thread, state.ns] = done
         if len(self._last) > 256:
             self._last.pop(next(iter(self._last)))
@@ -164,13 +161,13 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
             for index, (channel, value) in enumerate(writes)
         ]
 
-        def work(tx: Tx) -> None:
-            row = self._states.row(tx, thread, ns, id)
-            if row is None:
-                row = self._states.put(tx, self._keyed.ensure(tx, thread), CheckpointThread(thread, ns, id))
-            self._states.put_writes(tx, row, rows)
+        def work(unit: Unit) -> None:
+            found = self._states.document(unit, thread, ns, id)
+            if found is None:
+                found = self._states.put(unit, self._keyed.ensure(unit, thread), CheckpointThread(thread, ns, id))
+            self._states.put_writes(unit, found, rows)
 
-        self._keyed.engine.write(work)
+        self._keyed.write(work)
 
     def delete_thread(self, thread_id: str) -> None:
         self._forget([thread_id])
@@ -286,7 +283,7 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
         return write.task, write.channel, self.serde.loads_typed((write.type, write.data))
 
     def _read(self, thread: str, ns: str, id: str) -> Found | None:
-        return self._keyed.engine.read(lambda tx: self._states.get(tx, thread, ns, id))
+        return self._states.get(thread, ns, id)
 
     def _find(self, config: RunnableConfig) -> Found | None:
         thread, ns, id = _names(config)
@@ -300,18 +297,17 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
             return {} if found is None else found.state.values
         return last.values
 
-    def _value(self, row: RefRow, value: ChannelValue) -> Any:
-        owner = self._keyed.engine.read(lambda tx: tx.ref_at(row.owner or 0)) if value.blob is not None else None
-        return self._channels.load(self.serde, (owner.tree or 0) if owner else 0, value)
+    def _value(self, document: Document, value: ChannelValue) -> Any:
+        return self._channels.load(self.serde, document, value)
 
     def _tuple(self, found: Found) -> CheckpointTuple:
         state = found.state
         checkpoint: Checkpoint = self._load(state.checkpoint)
         checkpoint["channel_values"] = {
-            channel: self._value(found.row, value) for channel, value in state.values.items()
+            channel: self._value(found.document, value) for channel, value in state.values.items()
         }
         parent = None if state.parent is None else _config(CheckpointThread(state.thread, state.ns, state.parent))
-        writes = [self._pending(write) for write in self._states.writes(found.row)]
+        writes = [self._pending(write) for write in self._states.writes(found.document)]
         return CheckpointTuple(_config(state), checkpoint, self._load(state.metadata), parent, writes)
 
     def _delta_channels(self, state: CheckpointThread) -> set[str]:
