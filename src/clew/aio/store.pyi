@@ -18,7 +18,7 @@ from clew.engine import audit, blobs, log
 from clew.engine.audit import AuditEvent
 from clew.engine.blob_objects import Cleared
 from clew.engine.blobs import Blob, Source
-from clew.engine.engine import Draft
+from clew.engine.engine import Clock, Draft
 from clew.engine.log import Entry
 from clew.engine.node import Counters, Node
 from clew.engine.receipts import Reason, Receipt, Receipts
@@ -538,6 +538,8 @@ class Store(Proxy, of=store.Store):
         self, kind: str, *, index: bytes | None = None, label: bytes | None = None
     ) -> AsyncIterator[Document]:
         """The documents of a kind, or those with an index or a label, the newest first. Read a page at a time."""
+    async def document(self, kind: str, typed: str) -> Document:
+        """The document with this id or handle. NotFound, Ambiguous."""
     async def draft(
         self,
         said: AnyMessage,
@@ -551,8 +553,21 @@ class Store(Proxy, of=store.Store):
         """An id for names of the caller's own: a keyed hash, which reveals nothing. The same in every process."""
     async def new_id(self) -> str:
         """A new id: of a session, a message or a document."""
-    async def redacted(self, said: AnyMessage) -> AnyMessage:
-        """A message after redaction; the same object if nothing is found."""
+    async def lookup_hash(self, domain: str, value: bytes) -> bytes:
+        """A keyed hash of a value: an id or an index, which reveals nothing. The same in every process."""
+    @overload
+    async def redacted(self, said: AnyMessage) -> AnyMessage: ...
+    @overload
+    async def redacted(self, said: bytes, *, own: bool = False) -> bytes: ...
+    @property
+    def clock(self) -> Clock:
+        """Returns the present time in microseconds since 1970."""
+    @property
+    def max_body(self) -> int:
+        """The most bytes that a message or a log entry can have."""
+    @property
+    def in_transaction(self) -> bool:
+        """True if this thread is inside `transaction`."""
     @property
     def redacts(self) -> bool:
         """True if it was opened with redaction rules."""
