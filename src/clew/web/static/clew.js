@@ -193,8 +193,9 @@ function palette() {
     mark(at = 0);
     if (words.length < 2) return;
     const answer = await read("/conversations.json", { typing: 1, title: input.value }).catch(() => null);
-    if (!answer?.ok || mine !== asked) return;
-    const found = await answer.json(), rows = found.conversations.slice(0, 8).map((one) => row(`/c/${one.id}`, one.title));
+    const found = answer?.ok ? await answer.json() : null;
+    if (!found || mine !== asked) return;
+    const rows = found.conversations.slice(0, 8).map((one) => row(`/c/${one.id}`, one.title));
     list.append(...rows, row(`/search?q=${encodeURIComponent(found.find)}`, `Search messages for “${input.value}”`));
     mark(at = 0);
   });
