@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from hmac import compare_digest
 from typing import Any
 from urllib.parse import urlencode
 
@@ -24,7 +23,7 @@ from clew.exports.to_markdown import markdown
 from clew.store.windows import STEP, end_below, number_of, window
 from clew.web import conversation as talk
 from clew.web import downloads, files, finding, listing, live
-from clew.web.answers import form_of, json_answer, key_of, markdown_answer, path_of, span_of
+from clew.web.answers import form_of, json_answer, key_of, markdown_answer, own_path, path_of, posted, span_of
 from clew.web.attachments import attachment
 from clew.web.changes import CHANGES
 from clew.web.comparing import comparison, comparison_lines, comparison_value
@@ -289,27 +288,19 @@ class Pages:
 
     async def unlock(self, request: Request) -> Response:
         """Takes the key of a sealed store from the form."""
-        form = await self._form(request)
+        form = await posted(request, self._site.page_token())
         try:
             await run_in_threadpool(lambda: self._site.unlock(typed_key(form.get("key", ""))))
         except (Sealed, Invalid):
             return self._page("locked.html", status=403, wrong=True, to=form.get("to") or "/")
-        return RedirectResponse(_own_path(form.get("to", "")), 303)
+        return RedirectResponse(own_path(form.get("to", "")), 303)
 
     async def words(self, request: Request) -> Response:
         """Takes the words of a search from a form. Leads to the page with a name for them in its URL."""
-        form = await self._form(request)
-        query = {name: value for name, value in form.items() if value and name not in ("token", "to")}
+        form = await posted(request, self._site.page_token())
+        query = {name: value for name, value in form.items() if value and name != "to"}
         await run_in_threadpool(lambda: self._site.store)  # raises Locked
-        return RedirectResponse(self._site.link(f"{_own_path(form.get('to', ''))}?{urlencode(query)}"), 303)
-
-    async def _form(self, request: Request) -> dict[str, str]:
-        """The fields of a form with the token of the page."""
-        form = await request.form(max_files=0, max_fields=20)
-        found = {name: value for name, value in form.items() if isinstance(value, str)}
-        if not compare_digest(found.get("token", "").encode(), self._site.page_token().encode()):
-            raise HTTPException(403, "The token of the page is missing. Reload the page.")
-        return found
+        return RedirectResponse(self._site.link(f"{own_path(form.get('to', ''))}?{urlencode(query)}"), 303)
 
     def state(self, request: Request) -> Response:
         """When the store locks, for an open page. This request does not count as use."""
@@ -354,11 +345,6 @@ class Pages:
         if request.method == "POST":
             return json_answer({"error": error.detail}, error.status_code)
         return self._page("error.html", status=error.status_code, message=error.detail, hint="", options=())
-
-
-def _own_path(to: str) -> str:
-    """A path of this server; the list's for anything else."""
-    return to if to.startswith("/") and to[1:2] not in "/\\" else "/"
 
 
 def make_app(site: Site) -> tuple[Starlette, Pages]:
