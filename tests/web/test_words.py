@@ -108,6 +108,7 @@ def test_a_locked_store_forgets_the_words(opener: Opener, path: Path, key: bytes
         at, page = find(client, "/search", q=WORDS)
         assert WORDS in page.text
         server.site.lock()
+        assert server.site.is_sealed  # a page that is being made has no words in its links either
         answer = post(client, "/search", {}, q=WORDS)
         assert (answer.status, WORDS in answer.text) == (423, False)
         assert 'name="to" value="/"' in answer.text
