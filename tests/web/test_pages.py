@@ -30,7 +30,7 @@ def test_the_list_has_filters_in_its_url(client: Client, store: clew.Store, sess
     store.sessions.create(title="Other", model="model-2").append(clew.user("Hello"))
     page = client.get("/").text
     assert "Webhook &lt;b&gt;retries&lt;/b&gt;" in page
-    assert 'href="/?tool=claude-code"' in page
+    assert f'href="{client.server.site.link("/?tool=claude-code")}"' in page
     for query in ("tool=claude-code", "project=tidepool", "model=model-1", "label=bug", "title=webhook"):
         found = client.get(f"/conversations.json?{query}").json["conversations"]
         assert session.id in {row["id"] for row in found}, query

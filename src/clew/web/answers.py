@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from hmac import compare_digest
 from typing import Any
 
 import msgspec
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
@@ -26,6 +28,20 @@ def path_of(request: Request) -> str:
     """The path with its query."""
     query = request.url.query
     return request.url.path + (f"?{query}" if query else "")
+
+
+async def posted(request: Request, token: str) -> dict[str, str]:
+    """The fields of a form that has the token of the page."""
+    form = await request.form(max_files=0, max_fields=20)
+    found = {name: value for name, value in form.items() if isinstance(value, str)}
+    if not compare_digest(found.pop("token", "").encode(), token.encode()):
+        raise HTTPException(403, "The token of the page is missing. Reload the page.")
+    return found
+
+
+def own_path(to: str) -> str:
+    """A path of this server that a form leads to; the list's for anything else."""
+    return to if to.startswith("/") and to[1:2] not in "/\\" else "/"
 
 
 def whole_number(text: str | None, default: int) -> int:

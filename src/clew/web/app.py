@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from hmac import compare_digest
 from typing import Any
+from urllib.parse import urlencode
 
 import msgspec
 from starlette.applications import Starlette
@@ -23,7 +23,7 @@ from clew.exports.to_markdown import markdown
 from clew.store.windows import STEP, end_below, number_of, window
 from clew.web import conversation as talk
 from clew.web import downloads, files, finding, listing, live
-from clew.web.answers import form_of, json_answer, key_of, markdown_answer, path_of, span_of
+from clew.web.answers import form_of, json_answer, key_of, markdown_answer, own_path, path_of, posted, span_of
 from clew.web.attachments import attachment
 from clew.web.changes import CHANGES
 from clew.web.comparing import comparison, comparison_lines, comparison_value
@@ -63,11 +63,12 @@ class Pages:
 
     def conversations(self, request: Request) -> Response:
         """The list, with filters in the URL."""
-        filters, cursor = listing.Filters.read(request.query_params), request.query_params.get("after")
+        filters = listing.Filters.read(self._site.query(request.query_params))
+        cursor = request.query_params.get("after")
         if request.query_params.get("typing") == "1" and form_of(request) == "json":
             fast = listing.titled(self._site.store, filters.title, utc_now(), self._site.secrets)
             rows = [{"id": row.key, "title": self._name(row.title)} for row in fast]
-            return json_answer({"conversations": rows})
+            return json_answer({"conversations": rows, "find": self._site.named(filters.title)})
         found = listing.listing(self._site.store, filters, cursor, utc_now(), self._site.secrets)
         form = form_of(request)
         if form == "json":
@@ -79,7 +80,7 @@ class Pages:
             )
         if not found.rows and not filters.chosen and cursor is None:
             return self._page("empty.html")
-        older = None if found.next is None else filters.url("/", after=found.next)
+        older = None if found.next is None else self._site.link(filters.url("/", after=found.next))
         return self._page("list.html", found=found, filters=filters, older=older)
 
     def conversation(self, request: Request) -> Response:
@@ -95,7 +96,7 @@ class Pages:
             values = {"conversation": session_value(session), "messages": [node_value(node) for node in found.nodes]}
             return json_answer({**values, "from": first, "total": found.total})
         view = talk.view(self._site, session, first, last=last, head=head)
-        words = request.query_params.get("find", "")[:1000]
+        words = self._site.query(request.query_params).get("find", "")[:1000]
         matches = []
         if words.strip():
             matches = finding.find_here(session, words, self._site.secrets, self._site.still_open)
@@ -144,11 +145,13 @@ class Pages:
 
     def find(self, request: Request) -> Response:
         """Matches inside one conversation, as JSON, while the user types."""
-        session, words = self._site.session(request.path_params["key"]), request.query_params.get("q", "")[:1000]
+        session = self._site.session(request.path_params["key"])
+        words = self._site.query(request.query_params).get("q", "")[:1000]
         found = []
         if words.strip():
             found = finding.find_here(session, words, self._site.secrets, self._site.still_open, typing=True)
-        return json_answer({"matches": list(map(finding.match_value, found)), "complete": len(found) < finding.MOST})
+        values, complete = list(map(finding.match_value, found)), len(found) < finding.MOST
+        return json_answer({"matches": values, "complete": complete, "find": self._site.named(words)})
 
     def message(self, request: Request) -> Response:
         """The permanent URL of a message: leads to the window it is in, on the path that has it."""
@@ -186,13 +189,14 @@ class Pages:
 
     def search(self, request: Request) -> Response:
         """Search over everything."""
-        asked, form = finding.Asked.read(request.query_params), form_of(request)
+        asked, form = finding.Asked.read(self._site.query(request.query_params)), form_of(request)
         typing = form == "json" and request.query_params.get("typing") == "1"
         results = finding.find_all(
             self._site.store, asked, utc_now(), self._site.secrets, self._site.still_open, typing=typing
         )
         if form == "json":
-            return json_answer(finding.results_value(results, self._name if typing else str))
+            value = finding.results_value(results, self._name if typing else str)
+            return json_answer({**value, "find": self._site.named(asked.words)} if typing else value)
         if form == "md":
             lines = (
                 f"- {shown_line(group.title)} #{one.number}: {shown_line(one.text)} /c/{group.key}/m/{one.node_id}"
@@ -284,16 +288,19 @@ class Pages:
 
     async def unlock(self, request: Request) -> Response:
         """Takes the key of a sealed store from the form."""
-        form = await request.form(max_files=0, max_fields=4)
-        given, token = form.get("key"), form.get("token")
-        if not isinstance(token, str) or not compare_digest(token.encode(), self._site.page_token().encode()):
-            raise HTTPException(403, "The token of the page is missing. Reload the page.")
+        form = await posted(request, self._site.page_token())
         try:
-            await run_in_threadpool(lambda: self._site.unlock(typed_key(str(given or ""))))
+            await run_in_threadpool(lambda: self._site.unlock(typed_key(form.get("key", ""))))
         except (Sealed, Invalid):
-            return self._lock_page(403, wrong=True, to=str(form.get("to") or "/"))
-        to = form.get("to")
-        return RedirectResponse(to if isinstance(to, str) and to.startswith("/") and to[1:2] not in "/\\" else "/", 303)
+            return self._page("locked.html", status=403, wrong=True, to=form.get("to") or "/")
+        return RedirectResponse(own_path(form.get("to", "")), 303)
+
+    async def words(self, request: Request) -> Response:
+        """Takes the words of a search from a form. Leads to the page with a name for them in its URL."""
+        form = await posted(request, self._site.page_token())
+        query = {name: value for name, value in form.items() if value and name != "to"}
+        await run_in_threadpool(lambda: self._site.store)  # raises Locked
+        return RedirectResponse(self._site.link(f"{own_path(form.get('to', ''))}?{urlencode(query)}"), 303)
 
     def state(self, request: Request) -> Response:
         """When the store locks, for an open page. This request does not count as use."""
@@ -307,7 +314,11 @@ class Pages:
     # -- answers
 
     def _page(self, template: str, *, status: int = 200, **values: Any) -> Response:
-        return HTMLResponse(render(self._site, template, **values), status)
+        """Sends a referrer policy if there are forms to post: without a referrer, browsers send no origin with them."""
+        page = HTMLResponse(render(self._site, template, **values), status)
+        if self._site.is_sealed or template == "locked.html":
+            page.headers["referrer-policy"] = "same-origin"
+        return page
 
     def _name(self, text: str) -> str:
         return shown_line(self._site.secrets.in_line(text))
@@ -316,13 +327,8 @@ class Pages:
         """The page of a sealed store."""
         if request.url.path.endswith(".json"):
             return json_answer({"error": "the store is locked"}, 423)
-        return self._lock_page(423, wrong=False, to=path_of(request))
-
-    def _lock_page(self, status: int, **values: Any) -> Response:
-        """Sends a referrer policy: the form works without script, and without a referrer browsers send no origin."""
-        page = self._page("locked.html", status=status, **values)
-        page.headers["referrer-policy"] = "same-origin"
-        return page
+        to = path_of(request) if request.method == "GET" else "/"
+        return self._page("locked.html", status=423, wrong=False, to=to)
 
     def render_error(self, request: Request, error: Exception) -> Response:
         """An error of clew as a page, or as JSON."""
@@ -372,6 +378,7 @@ def make_app(site: Site) -> tuple[Starlette, Pages]:
         get("/c/{key}/m/{node}/raw.json", pages.raw),
         get("/c/{key}", pages.conversation),
         post("/unlock", pages.unlock),
+        post("/words", pages.words),
         post("/lock", pages.lock),
         post("/c/{key}/{change}", pages.change),
     ]

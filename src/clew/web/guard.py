@@ -51,7 +51,7 @@ _ALWAYS = {
 }
 """Headers of every answer; a route may set its own value instead."""
 _READS = ("GET", "HEAD")
-FORMS = ("/unlock",)
+FORMS = ("/unlock", "/words")
 """Routes that take a form, so that they work without script. Their token is a field of the form."""
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from importlib.resources import files
 from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, urlencode
 
 from clew import keys
 from clew.errors import ClewError, Closed, NotFound, Sealed, WrongKey
@@ -18,7 +19,9 @@ from clew.exports.to_html import style
 from clew.keys import Key
 from clew.store.session import Session
 from clew.store.store import Store
+from clew.web.listing import Filters
 from clew.web.secrets import SecretFinder
+from clew.web.words import WordNames
 
 IDLE = 15 * 60
 """Seconds without a request after which a store that was unlocked on the page locks again."""
@@ -27,6 +30,8 @@ CACHED = 4_000
 CACHED_BYTES = 32 << 20
 FRESH = 10 * 60
 """Seconds that the HTML of a message is kept: what was purged must not stay in memory for long."""
+_NAMED = {"q", "find", *Filters._fields}
+"""Values of a URL that are words, or come from what is stored."""
 _SCRIPTS = ("theme.js", "clew.js", "conversation.js", "live.js", "write.js")
 """In this order: a module imports only those before it."""
 
@@ -60,6 +65,8 @@ class Site:
     ) -> None:
         self._opener = opener
         self._store: Store | None = None
+        self._sealed = False
+        self._names = WordNames()
         self._typed = False
         """Whether the key was typed on the page."""
         self._used = clock()
@@ -93,9 +100,30 @@ class Site:
 
     @property
     def is_sealed(self) -> bool:
-        """True if the open store is sealed. Then no page has a title that a browser would keep on disk."""
+        """True if the store is sealed, also after it was locked. False before it was opened.
+
+        Browsers keep the titles and URLs of pages on disk: those of a sealed store have no titles and no words.
+        """
         store = self._store
-        return store is not None and store.sealed
+        if store is not None:
+            self._sealed = store.sealed
+        return self._sealed
+
+    def named(self, words: str) -> str:
+        """Words as a URL has them: a name for them if the store is sealed."""
+        return self._names.name(words) if self.is_sealed else words
+
+    def link(self, url: str) -> str:
+        """A URL with its words named."""
+        path, _, query = url.partition("?")
+        values = [(key, self.named(value) if key in _NAMED else value) for key, value in parse_qsl(query)]
+        return f"{path}?{urlencode(values)}" if values else path
+
+    def query(self, given: Mapping[str, str]) -> dict[str, str]:
+        """The query of a URL with its words; those of an unknown name are empty. Locked."""
+        _ = self.store  # whether it is sealed is known once it is open
+        return {key: self._names.text(value) if self.is_sealed and key in _NAMED else value
+                for key, value in given.items()}  # fmt: skip
 
     @property
     def can_lock(self) -> bool:
@@ -137,6 +165,7 @@ class Site:
                 self._timer.cancel()
                 self._timer = None
             self.rendered.clear()
+            self._names.clear()
             store, self._store = self._store, None
             if store is not None:
                 store.close()

@@ -16,8 +16,6 @@ from clew.adapters.langgraph import ClewSaver
 from clew.sources.importer import import_item
 from clew.sources.items import items
 from clew.sources.registry import find
-from clew.store.session import Session
-from clew.store.session_table import SESSION, SUBAGENT
 from tests.adapters.langgraph.graphs import thread
 from tests.adapters.tenants import PARTS, check, workspaces
 
@@ -83,8 +81,8 @@ def test_imported_threads(opened, tmp_path):
         keyed = Keyed(store, "langgraph", {})
         for name, ns in KEYS:
             names = (name, ns) if ns else (name,)
-            row = keyed.engine.read(lambda tx: keyed.row(tx, *names, kind=SUBAGENT if ns else SESSION))
-            assert [node.text for node in Session(keyed.parts, row).path()] == [f"text of {(name, ns)}"]
+            found = store.read(lambda unit: keyed.session(unit, *names, subagent=bool(ns)))
+            assert [node.text for node in found.path()] == [f"text of {(name, ns)}"]
         ClewSaver(store).delete_thread("a")
         left = {node.text for node in store.nodes.list(limit=100).items}
         assert left == {f"text of {key}" for key in KEYS if key[0] != "a"}

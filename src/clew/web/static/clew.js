@@ -32,6 +32,13 @@ export async function send(path, values = {}) {
   return body;
 }
 
+// Reads a path with words. Those of a sealed store are sent in a body, and the server leads to a URL without them.
+export function read(path, values, signal) {
+  if (!("sealed" in document.body.dataset)) return fetch(`${path}?${new URLSearchParams(values)}`, { signal });
+  const body = new URLSearchParams({ ...values, to: path, token: $("meta[name=clew-token]").content });
+  return fetch("/words", { method: "POST", body, signal });
+}
+
 // A question in a dialog. Returns the values of its fields, or null if it was cancelled.
 export function ask(title, content, button) {
   const dialog = $("#ask"), form = $("form", dialog);
@@ -129,14 +136,14 @@ function typing() {
   suggest(input, $("#hits"), $("#hits-list"), $("#hits-n"), async (q, signal) => {
     const words = q.replace(filters, "").trim();
     if (!words) return { links: [], count: "Type words to search for" };
-    const answer = await fetch(`/search.json?typing=1&q=${encodeURIComponent(q)}`, { signal });
+    const answer = await read("/search.json", { typing: 1, q }, signal);
     if (!answer.ok) return null;
     const found = await answer.json();
     const links = found.conversations.flatMap((group) => group.matches.map((one) => {
       const badge = el("span", { className: `tool-b ${group.hue}`, textContent: group.badge });
       badge.setAttribute("aria-hidden", "true");
       const where = [one.role, `#${one.number}`, group.project].filter(Boolean).join(" · ");
-      return hit(`/c/${group.id}/m/${one.id}?find=${encodeURIComponent(words)}`, group.title, where, group.when, one.html, badge);
+      return hit(`/c/${group.id}/m/${one.id}?find=${encodeURIComponent(found.find)}`, group.title, where, group.when, one.html, badge);
     }));
     const many = (n, what, end) => `${n}${found.complete ? "" : "+"} ${n === 1 ? what : what + end}`;
     const count = links.length ? `${many(links.length, "match", "es")} in ${many(found.conversations.length, "conversation", "s")}` : "No match";
@@ -154,12 +161,11 @@ function resultsPage() {
     timer = setTimeout(async () => {
       waiting?.abort();
       waiting = new AbortController();
-      const url = `/search?${new URLSearchParams([...new FormData(form)].filter(([, value]) => value))}`;
       try {
-        const answer = await fetch(url, { signal: waiting.signal });
+        const answer = await read("/search", Object.fromEntries([...new FormData(form)].filter(([, value]) => value)), waiting.signal);
         const page = new DOMParser().parseFromString(await answer.text(), "text/html");
         for (const part of ["#results", "#side"]) $(part)?.replaceChildren(...$(part, page).childNodes);
-        history.replaceState(null, "", url);
+        history.replaceState(null, "", answer.url);
       } catch { /* a newer query */ }
     }, 150);
   });
@@ -186,10 +192,11 @@ function palette() {
     }
     mark(at = 0);
     if (words.length < 2) return;
-    const answer = await fetch(`/conversations.json?typing=1&title=${encodeURIComponent(input.value)}`).catch(() => null);
-    if (!answer?.ok || mine !== asked) return;
-    const found = (await answer.json()).conversations.slice(0, 8);
-    list.append(...found.map((one) => row(`/c/${one.id}`, one.title)), row(`/search?q=${encodeURIComponent(input.value)}`, `Search messages for “${input.value}”`));
+    const answer = await read("/conversations.json", { typing: 1, title: input.value }).catch(() => null);
+    const found = answer?.ok ? await answer.json() : null;
+    if (!found || mine !== asked) return;
+    const rows = found.conversations.slice(0, 8).map((one) => row(`/c/${one.id}`, one.title));
+    list.append(...rows, row(`/search?q=${encodeURIComponent(found.find)}`, `Search messages for “${input.value}”`));
     mark(at = 0);
   });
   input.addEventListener("keydown", (e) => {

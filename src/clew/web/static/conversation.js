@@ -1,5 +1,5 @@
 // A conversation: windows of messages as they are scrolled to, prompts, matches, selection, traces of subagents.
-import { $, $$, buttons, copyFrom, copyText, el, hit, keys, say, suggest } from "./@clew.js@";
+import { $, $$, buttons, copyFrom, copyText, el, hit, keys, read, say, suggest } from "./@clew.js@";
 
 const conv = $("[data-conversation]"), list = $("#messages");
 const base = `/c/${conv.dataset.conversation}`, head = conv.dataset.head ?? "";
@@ -159,7 +159,7 @@ let queued = false;
 addEventListener("scroll", () => { if (!queued) { queued = true; requestAnimationFrame(() => { queued = false; markLine(); }); } }, { passive: true });
 
 // -- matches: marked where they are, and the folds around them opened
-const words = new URLSearchParams(location.search).get("find")?.toLowerCase().replace(/["*]/g, " ").split(/\s+/).filter(Boolean) ?? [];
+const words = $("#find").defaultValue.toLowerCase().replace(/["*]/g, " ").split(/\s+/).filter(Boolean);
 function marks() {
   if (!words.length || !("highlights" in CSS)) return;
   const ranges = [], walker = document.createTreeWalker(list, NodeFilter.SHOW_TEXT);
@@ -186,10 +186,10 @@ function match(step) {
 }
 const field = $("#find");
 if (field) suggest(field, $("#find-hits"), $("#find-list"), $("#find-n"), async (q, signal) => {
-  const answer = await fetch(`${base}/find.json?q=${encodeURIComponent(q)}`, { signal });
+  const answer = await read(`${base}/find.json`, { q }, signal);
   if (!answer.ok) return null;
   const found = await answer.json();
-  const links = found.matches.slice(0, 50).map((one) => hit(`${base}/m/${one.id}?find=${encodeURIComponent(q)}`, one.role, `#${one.number}`, "", one.html));
+  const links = found.matches.slice(0, 50).map((one) => hit(`${base}/m/${one.id}?find=${encodeURIComponent(found.find)}`, one.role, `#${one.number}`, "", one.html));
   const n = found.matches.length;
   return { links, count: n ? `${n}${found.complete ? "" : "+"} ${n === 1 ? "match" : "matches"}` : "No match" };
 });
