@@ -18,8 +18,8 @@ from clew.agents import jsonl, serial
 from clew.base import ids
 from clew.engine.log import Entry
 from clew.errors import Invalid
-from clew.store.parts import Parts
 from clew.store.session import Session
+from clew.store.store import store_of
 
 _TAG = b"\x01"
 
@@ -77,7 +77,7 @@ class Transcript:
         different event with that uuid raises Conflict. Raises Invalid if the event is too long for a line.
         """
         raw, name = prepare(event)
-        raw = Parts.of(self._session).engine.redacted(raw)  # without the tag, so that it is redacted as JSON
+        raw = store_of(self._session).redacted(raw)  # without the tag, so that it is redacted as JSON
         (entry,) = self._session.log.append(_TAG + raw, id=serial.derive_id(self.session_id, f"event {name}"))
         self._wrote(self.session_id)
         return self._event(entry)

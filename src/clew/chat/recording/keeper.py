@@ -13,7 +13,6 @@ from clew.chat.events import Event, UsageTotal
 from clew.engine.titles import title_of
 from clew.errors import ClewError, Conflict, Invalid, clip
 from clew.providers.view import view
-from clew.store.parts import Parts
 from clew.store.session import Session
 from clew.store.snapshot_setup import Setup, setup_of, with_setup
 from clew.store.store import Store
@@ -163,7 +162,7 @@ class Keeper:
         extra = None
         if agent is not None and wanted.parent is not None:
             extra = {"called_at": wanted.parent.refresh().head_id}
-        stored = map(Parts.of(self._store).engine.redacted_message, messages)  # a title may end in half a secret
+        stored = map(self._store.redacted, messages)  # a title may end in half a secret
         return self._store.sessions.create(
             title=wanted.title or title_of(stored), cwd=wanted.cwd, model=wanted.model, labels=labels, agent=agent,
             owner=wanted.parent if agent is not None else None, extra=extra,
