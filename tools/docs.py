@@ -159,9 +159,9 @@ PARTS: list[tuple[str, str, list[str]]] = [
         [
             "exports/to_files:write",
             "exports/to_files:Exported",
-            "exports/to_jsonl:jsonl",
-            "exports/from_jsonl:restore",
-            "exports/from_jsonl:Restored",
+            "store/jsonl/writer:jsonl",
+            "store/jsonl/reader:restore",
+            "store/jsonl/reader:Restored",
             "exports/to_markdown:markdown",
             "exports/to_html:html",
             "exports/to_native:native",
