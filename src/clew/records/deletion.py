@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from clew.backends import RefRow
 from clew.base import ids
-from clew.engine.engine import Clock
+from clew.base.values import Clock
 from clew.engine.node import moment
 from clew.engine.receipts import Receipt
 from clew.engine.session_data import is_record

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import IO, TYPE_CHECKING, Self
 
 from clew.base import ids
-from clew.engine.engine import Clock, whole_number
+from clew.base.values import Clock, whole_number
 from clew.errors import ClewError, Invalid, ShutdownIncomplete, Unavailable
 from clew.records import events, reports, schema, validation
 from clew.records.calls import Calls

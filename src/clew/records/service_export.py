@@ -8,8 +8,8 @@ import msgspec
 
 from clew import keys
 from clew.base import ids
+from clew.base.values import Clock
 from clew.engine.audit import record_event
-from clew.engine.engine import Clock
 from clew.errors import Invalid, NotFound
 from clew.records import encrypted_blob, schema
 from clew.records.events import ConversationExported, Events

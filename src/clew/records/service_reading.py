@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from clew.backends import RefRow
 from clew.base import ids
-from clew.engine.engine import Clock
+from clew.base.values import Clock
 from clew.errors import Corrupted
 from clew.records import expiry
 from clew.records.deletion import Purging

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from clew.engine.engine import whole_number
+from clew.base.values import whole_number
 from clew.errors import Conflict, NotFound
 from clew.records import schema, validation
 from clew.records.changes import RecordChange

@@ -11,9 +11,10 @@ from clew.backends import ID, POS, SEQ_BITS, InsertPoint, Move, RefRow, Tx, curr
 from clew.base import ids
 from clew.base.loading import loading
 from clew.base.messages import AnyMessage, Message, Native
+from clew.base.values import whole_number
 from clew.engine import paths
 from clew.engine.append import append_chain
-from clew.engine.engine import Draft, whole_number
+from clew.engine.engine import Draft
 from clew.engine.node import Node, microseconds, moment, node_row
 from clew.engine.refs import BRANCH
 from clew.engine.remembered import Appended

@@ -14,7 +14,8 @@ from clew.backends import BackendOptions, Call, Durability, Tx
 from clew.backends.open import open_backend
 from clew.base.ids import IdSource, new_id, text
 from clew.base.loading import loading
-from clew.engine.engine import MAX_BODY, Clock, Engine, wall_clock
+from clew.base.values import Clock
+from clew.engine.engine import MAX_BODY, Engine, wall_clock
 from clew.errors import ClewError, Closed, Corrupted
 from clew.store.options import Options, check_options, store_name
 from clew.store.parts import Parts
