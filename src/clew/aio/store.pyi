@@ -14,6 +14,7 @@ from clew.backends.fts_tables import Mode
 from clew.base import paging
 from clew.base.messages import AnyMessage, Media, Message, Modality, Role
 from clew.base.paging import T
+from clew.base.values import Clock
 from clew.engine import audit, blobs, log
 from clew.engine.audit import AuditEvent
 from clew.engine.blob_objects import Cleared
@@ -358,6 +359,8 @@ class Quarantine(Proxy, of=quarantine.Quarantine):
         """Reads every body, and puts each message whose body does not open in quarantine: all of them, or none."""
     async def list(self) -> QuarantinedList:
         """The messages in quarantine, in the order of the store."""
+    async def affects(self, node: str) -> bool:
+        """True if a message, or one before it on its path, is in quarantine. NotFound, Ambiguous."""
     async def restore(self, node: str) -> Node:
         """Restores a message, if its body opens now. Corrupted, and nothing changes, if it does not."""
     async def purge(
@@ -532,8 +535,20 @@ class Store(Proxy, of=store.Store):
         """An id for names of the caller's own: a keyed hash, which reveals nothing. The same in every process."""
     async def new_id(self) -> str:
         """A new id: of a session, a message or a document."""
-    async def redacted(self, said: AnyMessage) -> AnyMessage:
-        """A message after redaction; the same object if nothing is found."""
+    async def lookup_hash(self, domain: str, value: bytes) -> bytes:
+        """A keyed hash of a value: an id or an index, which reveals nothing. The same in every process."""
+    @overload
+    async def redacted(self, said: AnyMessage) -> AnyMessage: ...
+    @overload
+    async def redacted(self, said: bytes, *, own: bool = False) -> bytes: ...
+    async def redaction_token(self, rule: str, value: str) -> str:
+        """A token that is equal for equal findings of a rule, and reveals nothing else."""
+    @property
+    def clock(self) -> Clock:
+        """Returns the present time in microseconds since 1970."""
+    @property
+    def sealed(self) -> bool:
+        """True if it has a key: no plaintext reaches the disk."""
     @property
     def redacts(self) -> bool:
         """True if it was opened with redaction rules."""

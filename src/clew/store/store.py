@@ -6,7 +6,7 @@ import os
 from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, overload
 
 from msgspec.json import encode
 
@@ -18,7 +18,7 @@ from clew.base.values import Clock
 from clew.engine.engine import MAX_BODY, Engine, wall_clock
 from clew.errors import ClewError, Closed, Corrupted
 from clew.store.options import Options, check_options, store_name
-from clew.store.parts import Parts
+from clew.store.parts import Parts, Stoppable
 from clew.store.sessions import Sessions
 
 if TYPE_CHECKING:
@@ -391,9 +391,38 @@ class Store:
         """A new id: of a session, a message or a document."""
         return text(self._engine.new_id())
 
-    def redacted(self, said: AnyMessage) -> AnyMessage:
-        """A message after redaction; the same object if nothing is found."""
+    def lookup_hash(self, domain: str, value: bytes) -> bytes:
+        """A keyed hash of a value: an id or an index, which reveals nothing. The same in every process.
+
+        Equal values of different domains have different hashes.
+        """
+        return self._engine.lookup_hash(domain, value)
+
+    @overload
+    def redacted(self, said: AnyMessage) -> AnyMessage: ...
+    @overload
+    def redacted(self, said: bytes, *, own: bool = False) -> bytes: ...
+    def redacted(self, said: AnyMessage | bytes, *, own: bool = False) -> AnyMessage | bytes:
+        """A message, or JSON or text, after redaction; the same object if nothing is found. `own` if clew wrote the
+        JSON.
+        """
+        if isinstance(said, bytes):
+            return self._engine.redacted(said, own=own)
         return self._engine.redacted_message(said)
+
+    def redaction_token(self, rule: str, value: str) -> str:
+        """A token that is equal for equal findings of a rule, and reveals nothing else."""
+        return self._engine.token(rule, value)
+
+    @property
+    def clock(self) -> Clock:
+        """Returns the present time in microseconds since 1970."""
+        return self._engine.clock
+
+    @property
+    def sealed(self) -> bool:
+        """True if it has a key: no plaintext reaches the disk."""
+        return self._engine.keyed
 
     @property
     def redacts(self) -> bool:
@@ -445,6 +474,11 @@ class Store:
 def store_of(session: Session) -> Store:
     """The store of a session: another object than the one that was opened. For rooms that are given a session alone."""
     return Store(Parts.of(session))
+
+
+def stop_on_close(store: Store, thread: Stoppable) -> None:
+    """Stops a thread when the store is closed. For modules of clew."""
+    Parts.of(store).threads.add(thread)
 
 
 class CallResult(NamedTuple):

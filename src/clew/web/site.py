@@ -95,7 +95,7 @@ class Site:
     def is_sealed(self) -> bool:
         """True if the open store is sealed. Then no page has a title that a browser would keep on disk."""
         store = self._store
-        return store is not None and Parts.of(store).engine.keyed
+        return store is not None and store.sealed
 
     @property
     def can_lock(self) -> bool:
