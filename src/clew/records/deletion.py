@@ -20,6 +20,7 @@ from clew.records.writes import Writes
 from clew.retention import QUIET, RetentionScan, SweepReport, log_swept
 from clew.retention.stored_policy import needed_policy
 from clew.store.parts import Parts
+from clew.store.session import row_of
 from clew.store.session_table import SESSION
 from clew.store.store import Store
 
@@ -139,7 +140,7 @@ class Purging:
         return [ids.text(key) for key in self._records.keys(conversation_id)]
 
     def _names(self, found: RetentionScan) -> dict[str, str]:
-        return {ids.text(row.key): self._name(row) for row in found.rows}
+        return {one.id: self._name(row_of(one)) for one in found.sessions}
 
     def _name(self, row: RefRow) -> str:
         """The conversation id, or the session id if the record cannot be read."""

@@ -10,8 +10,8 @@ from clew.engine.node import microseconds
 from clew.engine.refs import expiry
 from clew.engine.session_data import DAY
 from clew.records.schema import RetentionInfo, time_text
-from clew.retention.evaluate import last_activity
 from clew.retention.policy import Policy
+from clew.store.judging import last_activity
 from clew.store.session_table import SCAN, SESSION, SessionTable
 
 NEVER = microseconds(datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC))
