@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, TypedDict
 
-from clew.engine.node import microseconds
 from clew.engine.session_data import record_end
 from clew.errors import Conflict, Invalid
 from clew.records.record_data import StoredRecord
 from clew.records.schema import ConversationRecordMutation, MessageFrame, PartialRetention, time_micros
-from clew.store.session import Session
 from clew.store.unit import Draft
 
 
@@ -30,7 +28,7 @@ class RecordChange(NamedTuple):
 
 def refuse_stale(found: StoredRecord, fields: Sequence[str], expected: int | None) -> None:
     """Raises Conflict if one of the fields was set after version `expected`."""
-    version = found.session.version
+    version = found.stated.version
     if expected is None or expected == version:
         return
     if expected > version:
@@ -50,7 +48,7 @@ class Columns(TypedDict, total=False):
     expires_at: int | None
 
 
-def columns(session: Session, retention: PartialRetention) -> Columns:
+def columns(found: StoredRecord, retention: PartialRetention) -> Columns:
     """What a retention changes of a session. Raises Invalid."""
     columns = Columns()
     if retention.manual_hold is not None:
@@ -61,7 +59,7 @@ def columns(session: Session, retention: PartialRetention) -> Columns:
             raise Invalid("the workspace's policy sets when a record expires", hint="Omit retentionExpiresAt.")
         columns["expires_at"] = None
     elif expires is not None:
-        columns["expires_at"] = record_end(microseconds(session.updated_at), time_micros(expires))
-    elif policy == "custom" and session.expires_at is None:
+        columns["expires_at"] = record_end(found.stated.active_at, time_micros(expires))
+    elif policy == "custom" and found.session.expires_at is None:
         raise Invalid("a custom retention needs retentionExpiresAt", hint="Set retentionExpiresAt.")
     return columns

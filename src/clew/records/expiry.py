@@ -9,7 +9,7 @@ from clew.engine.node import microseconds
 from clew.engine.session_data import DAY
 from clew.records.schema import RetentionInfo, time_text
 from clew.retention.policy import Policy
-from clew.store.listing import lifetime, recent
+from clew.store.listing import Lifetime, lifetime, recent
 from clew.store.session import Session
 from clew.store.store import Store
 
@@ -27,25 +27,19 @@ class Expiry:
         self._store = store
         self._policy = policy
 
-    def expires(self, session: Session, record: bool, now: int = 0) -> int:
-        """When a session expires, if it has no further activity. With `now`, allows for a clock that was behind."""
-        life = lifetime(session, now)
-        if life.ends_at is not None:
-            return life.ends_at
-        days = None if self._policy is None else self._policy.days_for(self._store.workspace, record=record)
-        return NEVER if days is None else life.active_at + days * DAY
-
     def is_expired(self, session: Session, now: int, is_record: IsRecord) -> bool:
-        """True if the session has expired and is not held."""
-        either = {self.expires(session, record, now) <= now for record in (False, True)}
-        over = either.pop() if len(either) == 1 else self.expires(session, is_record(session), now) <= now
-        return over and not lifetime(session).held
+        """True if the session has expired and is not held. Allows for a clock that was behind."""
+        life = lifetime(session, now)
+        if life.held:
+            return False
+        either = {self._end(life, record) <= now for record in (False, True)}
+        return either.pop() if len(either) == 1 else self._end(life, is_record(session)) <= now
 
     def info(self, session: Session, record: bool) -> RetentionInfo:
         """The session's retention in the form of the schema."""
         life = lifetime(session)
         return RetentionInfo(
-            retention_expires_at=time_text(self.expires(session, record)),
+            retention_expires_at=time_text(self._end(life, record)),
             retention_policy="workspace-default" if life.ends_at is None else "custom",
             manual_hold=True if life.held else None,
         )
@@ -60,3 +54,10 @@ class Expiry:
         for session in recent(self._store, before=now - min(days) * DAY + 1):
             if lifetime(session).ends_at is None and self.is_expired(session, now, is_record):
                 yield session
+
+    def _end(self, life: Lifetime, record: bool) -> int:
+        """When a session expires, if it has no further activity."""
+        if life.ends_at is not None:
+            return life.ends_at
+        days = None if self._policy is None else self._policy.days_for(self._store.workspace, record=record)
+        return NEVER if days is None else life.active_at + days * DAY

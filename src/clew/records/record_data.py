@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from clew.base.messages import RECORD
-from clew.engine.node import Node, microseconds
+from clew.engine.node import Node
 from clew.engine.session_data import SessionData, is_record
 from clew.errors import Corrupted
 from clew.records.expiry import Expiry
@@ -30,7 +30,7 @@ from clew.records.schema import (
     time_micros,
     time_text,
 )
-from clew.store.listing import stored_size
+from clew.store.listing import Stated, stored_size
 from clew.store.session import Session
 
 
@@ -159,6 +159,7 @@ class StoredRecord(NamedTuple):
     """A session as read in one transaction."""
 
     session: Session
+    stated: Stated
     data: SessionData
     fields: RecordFields
 
@@ -170,12 +171,12 @@ class StoredRecord(NamedTuple):
     @property
     def created_at(self) -> str:
         """The time that the application gave, or else the time the session was created."""
-        return self.fields.created_at or time_text(microseconds(self.session.created_at))
+        return self.fields.created_at or time_text(self.stated.created_at)
 
     @property
     def last_interaction_at(self) -> str:
         """When its last message was stored."""
-        return time_text(microseconds(self.session.updated_at))
+        return time_text(self.stated.active_at)
 
     @property
     def words(self) -> int:
@@ -194,7 +195,7 @@ class StoredRecord(NamedTuple):
     def record(self, expiry: Expiry, messages: RecordMessages) -> ConversationRecord:
         """The session as a record with these messages."""
         storage = StorageEnvelope(
-            blob_uri=f"sessions/{self.session.id}", blob_version=self.session.version,
+            blob_uri=f"sessions/{self.session.id}", blob_version=self.stated.version,
             size_bytes=messages.size + stored_size(self.session), checksum=messages.checksum,
             last_compacted_at=self.fields.changed_at,
         )  # fmt: skip

@@ -19,6 +19,7 @@ from clew.records.record_data import RecordFields, StoredRecord, record_fields, 
 from clew.records.recovery import Marks, PendingMark
 from clew.records.redactor import Redactor
 from clew.records.schema import ConversationRecordInput, MessageFrame, RecoverySnapshot, time_text
+from clew.store.listing import stated
 from clew.store.session import Session
 from clew.store.store import Store
 from clew.store.unit import Document, Draft, Unit
@@ -70,12 +71,11 @@ class Repository:
 
     def load(self, session: Session) -> StoredRecord:
         """Decodes and checks the data of a session. Raises Corrupted."""
-        _ = session.version  # its signature
-        data = session.data
+        said, data = stated(session), session.data
         fields = record_fields(data, f"session {session.id}")
         if fields.conversation_id is not None and session.id not in session_keys(self._store, fields.conversation_id):
             fields = msgspec.structs.replace(fields, conversation_id=None)  # a fork, or the id was redacted
-        return StoredRecord(session, data, fields)
+        return StoredRecord(session, said, data, fields)
 
     def is_record(self, session: Session) -> bool:
         """True if a service has written to the session, or if its data cannot be read."""
@@ -103,16 +103,17 @@ class Repository:
 
         def work(unit: Unit) -> FullRecord | None:
             session = unit.session(key)
-            end = None if session is None else session.head_id
-            if session is None or end is None or quarantine.affects(end):
+            found = None if session is None else self.load(session)
+            end = None if found is None else found.stated.head
+            if found is None or end is None or quarantine.affects(end):
                 return None
             if end == head:
-                return FullRecord(self.load(session), [])
+                return FullRecord(found, [])
             newest = unit.node(end)
             if newest is None:
                 return None
             nodes = unit.path(newest, last=max(1, newest.depth - depth))
-            return FullRecord(self.load(session), nodes) if nodes[0].parent_id == head else None
+            return FullRecord(found, nodes) if nodes[0].parent_id == head else None
 
         return self._store.read(work)
 
@@ -122,7 +123,7 @@ class Repository:
 
     def _size(self, unit: Unit, found: StoredRecord) -> int:
         """Bytes of a record's messages: as noted by the last write, or counted if the head has changed since."""
-        head, fields = found.session.head_id, found.fields
+        head, fields = found.stated.head, found.fields
         if head is None:
             return 0
         if fields.sized == head:
@@ -160,7 +161,7 @@ class Repository:
                 summary=record.summary or found.fields.summary, begun=False,
             )  # fmt: skip
             data = msgspec.structs.replace(found.data, title=record.title)
-            after = self._append(unit, StoredRecord(found.session, data, fields), drafts, record.messages)
+            after = self._append(unit, found._replace(data=data, fields=fields), drafts, record.messages)
             self._refuse_words(unit, found, after)
             return self._save(unit, after._replace(fields=after.fields.measure(record.metrics)))
 
@@ -188,15 +189,15 @@ class Repository:
             if mutation.summary is not None:
                 fields = msgspec.structs.replace(fields, summary=mutation.summary)
             data = added.data if mutation.title is None else msgspec.structs.replace(added.data, title=mutation.title)
-            self._refuse_words(unit, found, StoredRecord(added.session, data, fields))
-            columns = Columns() if mutation.retention is None else changes.columns(found.session, mutation.retention)
-            version = found.session.version + (added is not found) + 1  # an append is a version of its own
+            self._refuse_words(unit, found, added._replace(data=data, fields=fields))
+            columns = Columns() if mutation.retention is None else changes.columns(found, mutation.retention)
+            version = found.stated.version + (added is not found) + 1  # an append is a version of its own
             fields = msgspec.structs.replace(
                 fields,
                 changed=fields.changed | dict.fromkeys([*change.fields, *_marked_fields(marked)], version),
                 changed_at=time_text(self._store.clock()),
             )
-            return self._save(unit, StoredRecord(added.session, data, fields), columns)
+            return self._save(unit, added._replace(data=data, fields=fields), columns)
 
         return self._store.write(work)
 
@@ -228,14 +229,14 @@ class Repository:
             begun=True,
         )
         session = unit.create(self._redactor.session(fields.into(SessionData())), key)
-        return StoredRecord(session, session.data, fields)
+        return StoredRecord(session, stated(session), session.data, fields)
 
     def _append(
         self, unit: Unit, found: StoredRecord, drafts: Sequence[Draft], frames: Sequence[MessageFrame]
     ) -> StoredRecord:
         """Appends the messages that are not stored yet. Raises Conflict, or Invalid if the record becomes too large."""
         session = found.session
-        head = session.head_id
+        head = found.stated.head
         new = [n for n, one in enumerate(drafts) if not _is_stored(unit, session, head, one, frames[n].frame_id)]
         if not new:
             return found
@@ -284,7 +285,7 @@ class Repository:
             before = self._begin(unit, key, snapshot.conversation_id) if session is None else self.load(session)
             if pending.summary is not None:
                 self._refuse_size(before, self._size(unit, before) + len(codec.to_json(pending)))
-            self._marks.set(unit, before.session, before.session.head_id, pending)
+            self._marks.set(unit, before.session, before.stated.head, pending)
             after = self._append(unit, before, drafts, snapshot.pending_messages)
             return before if after is before else self._save(unit, after)
 

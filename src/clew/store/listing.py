@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from clew.base import ids
 from clew.engine.refs import expiry
 from clew.store.judging import last_activity
 from clew.store.parts import Parts
@@ -27,6 +28,24 @@ class Lifetime(NamedTuple):
     ends_at: int | None
     """When its own retention ends; None if it has none."""
     held: bool
+
+
+class Stated(NamedTuple):
+    """What a session says of itself, as of its last read, with its signature checked."""
+
+    version: int
+    head: str | None
+    """The id of its last message."""
+    active_at: int
+    """When its head last moved, in microseconds."""
+    created_at: int
+
+
+def stated(session: Session) -> Stated:
+    """What a session says of itself: one check for what its properties check each time. Corrupted."""
+    _ = session.version  # checks the signature
+    row = row_of(session)
+    return Stated(row.version, None if row.head_id is None else ids.text(row.head_id), row.active_at, row.created_at)
 
 
 def lifetime(session: Session, now: int = 0) -> Lifetime:
