@@ -71,9 +71,9 @@ class Repository:
 
     def load(self, session: Session) -> StoredRecord:
         """Decodes and checks the data of a session. Raises Corrupted."""
-        said, data = stated(session), session.data
-        fields = record_fields(data, f"session {session.id}")
-        if fields.conversation_id is not None and session.id not in session_keys(self._store, fields.conversation_id):
+        said, data, key = stated(session), session.data, session.id
+        fields = record_fields(data, f"session {key}")
+        if fields.conversation_id is not None and key not in session_keys(self._store, fields.conversation_id):
             fields = msgspec.structs.replace(fields, conversation_id=None)  # a fork, or the id was redacted
         return StoredRecord(session, said, data, fields)
 
