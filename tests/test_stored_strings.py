@@ -49,11 +49,10 @@ INTERNAL = {
 ROWS = {
     # kinds of refs
     "engine": {"branch", "mirrors", "deleted", "receipts", "audit"},
-    "store": {"snapshot", "chain", "session", "subagent"},
+    "store": {"snapshot", "chain", "session", "subagent", "retention"},
     "agents": {"memory"},
     "records": {"recovery"},
     "adapters": {"state", "document"},
-    "retention": {"retention"},
     "checkpoints": {"checkpoint", "worktree", "rewind"},
     "sources": {"import", "imported"},
     # names in the header

@@ -14,8 +14,7 @@ import pytest
 
 import clew
 from clew import checkpoints
-from clew.exports.from_jsonl import restore
-from clew.exports.to_jsonl import jsonl
+from clew.exports import jsonl, restore
 
 KEYS = [None, b"k" * 32]
 

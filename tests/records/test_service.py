@@ -22,11 +22,11 @@ from clew.base import ids
 from clew.engine.node import node_row
 from clew.errors import Closed, Conflict, Invalid, NotFound, ShutdownIncomplete
 from clew.records import Pending, Policy, PurgeReason, RecordService, events
-from clew.records.record_data import StoredRecord
 from clew.records.repository import Repository
 from clew.records.service_reading import RecordReader
 from clew.store.parts import Parts
 from clew.store.store import Store
+from clew.store.unit import Unit
 from clew.testing import FakeClock
 from tests.records.talk import frame, given, made, snapshot, stored, summary, texts
 
@@ -539,7 +539,7 @@ def noted_size(store: Store, key: str) -> tuple[int, int]:
     repository = Repository(store, 1, False)
     found = repository.find(repository.key(key))
     assert found is not None
-    nodes = store.sessions.get(ids.text(found.row.key)).path()
+    nodes = found.session.path()
     return found.fields.size, sum(len(node_row(node)[BODY]) for node in nodes)
 
 
@@ -854,12 +854,12 @@ def test_calls_that_make_no_sense_are_invalid(service: RecordService, sealed: St
 def test_a_write_that_was_not_kept_is_not_settled(service: RecordService, sealed: Store) -> None:
     """If the write itself failed, nothing is stored, and the caller gets the error."""
 
-    def work(tx: object) -> StoredRecord:
+    def work(unit: Unit) -> None:
         Parts.of(sealed).engine.backend.writer.suspect = True  # type: ignore[attr-defined]
         raise sqlite3.OperationalError("disk I/O error")
 
     with pytest.raises(clew.Unavailable):
-        service._records._write(work)
+        sealed.write(work)
     made(service, "talk")
 
 

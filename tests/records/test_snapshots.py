@@ -15,12 +15,13 @@ import pytest
 import clew
 from clew.errors import Corrupted, NotFound
 from clew.records import RecordService, events
-from clew.records.recovery import Marks
+from clew.records.recovery import RECOVERY, Marks
 from clew.records.redactor import Redactor
 from clew.records.repository import Repository
 from clew.records.service import MAX_PAYLOAD
 from clew.store.parts import Parts
 from clew.store.store import Store
+from clew.store.unit import Unit
 from tests.records.conftest import KEY
 from tests.records.talk import frame, given, made, snapshot, stored, summary, texts
 
@@ -114,7 +115,7 @@ def test_many_that_are_open(service: RecordService, monkeypatch: pytest.MonkeyPa
     """All conversations with something pending are found, page by page."""
     from clew.records import repository
 
-    monkeypatch.setattr(repository, "SCAN", 3)
+    monkeypatch.setattr(repository, "PAGE", 3)
     for n in range(7):
         service.commit_snapshot(snapshot(f"talk-{n}", frame()))
     assert service.recoverable() == tuple(f"talk-{n}" for n in reversed(range(7)))
@@ -199,7 +200,7 @@ def test_c38_reading_it_once_more_may_be_enough(
     heard.clear()
     real, fail = Repository.read_pending, iter([True])
 
-    def marked(repository: Repository, key: bytes) -> object:
+    def marked(repository: Repository, key: str) -> object:
         if next(fail, False):
             raise Corrupted("the snapshot")
         return real(repository, key)
@@ -239,15 +240,14 @@ def test_a_snapshot_that_someone_else_has_put_right_stays(service: RecordService
 def test_a_snapshot_that_does_not_decode_is_damage(service: RecordService, sealed: Store) -> None:
     """A snapshot that decrypts but does not decode is replaced as well."""
     service.commit_snapshot(snapshot("talk", frame(content="one")))
-    engine, refs = Parts.of(sealed).engine, Parts.of(sealed).refs
     key = Repository(sealed, MAX_PAYLOAD, False).key("talk")
 
-    def spoil(tx) -> None:
-        row = Marks(engine, refs, Redactor(engine, None)).row(tx, key)
-        assert row is not None
-        refs.change(tx, row, b"\x01{}", look=None)
+    def spoil(unit: Unit) -> None:
+        mark = Marks(sealed, Redactor(sealed, None)).find(unit, key)
+        assert mark is not None
+        unit.put(RECOVERY, mark.id, b"{}", before=mark)
 
-    engine.write(spoil)
+    sealed.write(spoil)
     assert pending(service) == ["one"]
 
 

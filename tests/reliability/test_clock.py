@@ -12,8 +12,8 @@ import pytest
 
 import clew
 from clew import retention
-from clew.retention import Policy, SweepReport
-from clew.retention.evaluate import Due, doubts
+from clew.retention import Due, Policy, SweepReport
+from clew.retention.evaluate import doubts
 from clew.store.store import Store
 from clew.testing import FakeClock
 from tests.reliability.tools import need, output, python

@@ -153,6 +153,21 @@ def test_a_damaged_message_is_taken_out_alone(path: Path, reopen: Callable[..., 
     assert (raw(path, found) == 1) == (key is None)
 
 
+def test_a_message_in_quarantine_affects_what_follows_it(path: Path, reopen: Callable[..., Store]) -> None:
+    """It affects its own path from there on: not the messages before it, not a fork that leaves before it."""
+    with reopen() as store:
+        nodes = everything(store)
+        fork = store.sessions.latest("/src").fork(at=nodes[6].id).append(clew.user("aside"))
+        assert not store.quarantine.affects(nodes[-1].id)
+    spoil(path, nodes[7])
+    with reopen() as store:
+        store.quarantine.sweep()
+        affected = [store.quarantine.affects(one.id) for one in (nodes[6], nodes[7], nodes[-1], fork)]
+        assert affected == [False, True, True, False]
+        with pytest.raises(clew.NotFound):
+            store.quarantine.affects(ids.text(bytes(16)))
+
+
 ODD = {
     "its own bytes as text": "CAST(body AS TEXT)",
     "other bytes as text": "CAST(x'fffe80' AS TEXT)",

@@ -14,11 +14,12 @@ from clew.backends.fts_tables import Mode
 from clew.base import paging
 from clew.base.messages import AnyMessage, Media, Message, Modality, Role
 from clew.base.paging import T
+from clew.base.values import Clock
 from clew.engine import audit, blobs, log
 from clew.engine.audit import AuditEvent
 from clew.engine.blob_objects import Cleared
 from clew.engine.blobs import Blob, Source
-from clew.engine.engine import Clock, Draft
+from clew.engine.engine import Draft
 from clew.engine.log import Entry
 from clew.engine.node import Counters, Node
 from clew.engine.receipts import Reason, Receipt, Receipts
@@ -372,6 +373,8 @@ class Quarantine(Proxy, of=quarantine.Quarantine):
         """Reads every body, and puts each message whose body does not open in quarantine: all of them, or none."""
     async def list(self) -> QuarantinedList:
         """The messages in quarantine, in the order of the store."""
+    async def affects(self, node: str) -> bool:
+        """True if a message, or one before it on its path, is in quarantine. NotFound, Ambiguous."""
     async def restore(self, node: str) -> Node:
         """Restores a message, if its body opens now. Corrupted, and nothing changes, if it does not."""
     async def purge(
@@ -559,6 +562,11 @@ class Store(Proxy, of=store.Store):
     async def redacted(self, said: AnyMessage) -> AnyMessage: ...
     @overload
     async def redacted(self, said: bytes, *, own: bool = False) -> bytes: ...
+    async def redaction_token(self, rule: str, value: str) -> str:
+        """A token that is equal for equal findings of a rule, and reveals nothing else."""
+    @property
+    def sealed(self) -> bool:
+        """True if it has a key: no plaintext reaches the disk."""
     @property
     def clock(self) -> Clock:
         """Returns the present time in microseconds since 1970."""
@@ -574,9 +582,6 @@ class Store(Proxy, of=store.Store):
     @property
     def file(self) -> str | None:
         """The path of its file; None in memory, on a server, and for a file with several names."""
-    @property
-    def sealed(self) -> bool:
-        """True if its data is encrypted with a key."""
     @property
     def unencrypted(self) -> bool:
         """True if it is on a server on another host, and a connection has no TLS."""

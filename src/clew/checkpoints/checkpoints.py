@@ -10,6 +10,7 @@ from typing import Literal, get_args
 import msgspec
 
 from clew.base import ids
+from clew.base.values import whole_number
 from clew.checkpoints.capture import Capturing, state_at
 from clew.checkpoints.filestate import UNSEEN, FileState, folders_of, is_reserved, pack_path
 from clew.checkpoints.guard import Guard, Paths, to_list
@@ -17,7 +18,6 @@ from clew.checkpoints.repository import CheckpointRepo, StoredCheckpoint
 from clew.checkpoints.results import Checkpoint, FileDiff, Rewound
 from clew.checkpoints.rewind import Rewinding
 from clew.checkpoints.root import RootFolder
-from clew.engine.engine import whole_number
 from clew.engine.node import Node
 from clew.errors import Ambiguous, ClewError, Invalid, NotFound, Unavailable, clip
 from clew.store.session import Session

@@ -15,7 +15,8 @@ from typing import NamedTuple
 import msgspec
 
 from clew.backends import Tx
-from clew.engine.engine import Engine, whole_number
+from clew.base.values import whole_number
+from clew.engine.engine import Engine
 from clew.engine.log import Entry, Log, append_in
 from clew.engine.node import microseconds
 from clew.engine.refs import Refs

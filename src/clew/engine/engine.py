@@ -17,6 +17,7 @@ from clew.base.codec import Encoded
 from clew.base.ids import IdSource
 from clew.base.loading import loading
 from clew.base.messages import AnyMessage, Message
+from clew.base.values import Clock
 from clew.engine.cleanup import PendingCleanup, cleanup_mark
 from clew.engine.node import Node, RunInfo, node_row, run_info
 from clew.engine.rollback import RollbackSteps
@@ -29,7 +30,7 @@ from clew.engine.sealing.envelope import (
     run_fields,
     run_owner,
 )
-from clew.errors import Corrupted, Invalid, Sealed, WrongKey, clip
+from clew.errors import Corrupted, Invalid, Sealed, WrongKey
 from clew.providers.neutral import encode
 
 if TYPE_CHECKING:
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     from clew.engine.sealing.sealed import SealedSeal
     from clew.keys import Key
     from clew.redaction import Rules
-
-Clock = Callable[[], int]
 
 MAX_BODY = 64 * 1024 * 1024
 """Default limit for the bytes of one message. Larger content is stored as blobs."""
@@ -389,10 +388,3 @@ class Engine:
     def close(self) -> None:
         """Idempotent."""
         self.backend.close()
-
-
-def whole_number(name: str, value: object, least: int) -> int:
-    """`value`, if it is an integer of at least `least`. Invalid."""
-    if not isinstance(value, int) or not least <= value <= 1 << 60:
-        raise Invalid(f"{name} must be a whole number of at least {least}, not {clip(str(value))}")
-    return value

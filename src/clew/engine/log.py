@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from clew.backends import MAX_SEQ, SEQ_BITS, LogRow, RefRow, Tx
 from clew.base import ids
-from clew.engine.engine import Engine, whole_number
+from clew.base.values import whole_number
+from clew.engine.engine import Engine
 from clew.engine.node import moment
 from clew.engine.refs import current_data_key
 from clew.engine.sealing.envelope import MISTYPED, Box, log_context, ref_owner

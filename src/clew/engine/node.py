@@ -147,6 +147,12 @@ class Node(msgspec.Struct, eq=False, gc=False):
         )
 
     @property
+    def size(self) -> int:
+        """Bytes of its content as stored; 0 if it is in quarantine."""
+        body = self._row[BODY]
+        return len(body) if isinstance(body, bytes) else 0  # a damaged row: reading it raises
+
+    @property
     def stamp(self) -> int:
         """Equal as long as the stored bytes are the same: a redaction replaces them. Only within one process."""
         return hash(self._row[BODY])

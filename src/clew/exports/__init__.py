@@ -6,13 +6,13 @@ exports.write(store, "notes", store.sessions.list(), form="markdown")  # a folde
 exports.restore(other, open("chats.jsonl", "rb"))
 """
 
-from clew.exports.from_jsonl import Restored, restore
 from clew.exports.to_cpeconvo import cpeconvo
 from clew.exports.to_files import FORMS, Exported, Form, write
 from clew.exports.to_html import html
-from clew.exports.to_jsonl import jsonl
 from clew.exports.to_markdown import Detail, markdown
 from clew.exports.to_native import NativeFile, native, native_files
+from clew.store.jsonl.reader import Restored, restore
+from clew.store.jsonl.writer import jsonl
 
 __all__ = [
     "FORMS",

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, TypedDict
 
-from clew.backends import RefRow
-from clew.engine.engine import Draft
 from clew.engine.session_data import record_end
 from clew.errors import Conflict, Invalid
 from clew.records.record_data import StoredRecord
 from clew.records.schema import ConversationRecordMutation, MessageFrame, PartialRetention, time_micros
+from clew.store.unit import Draft
 
 
 class RecordChange(NamedTuple):
@@ -29,7 +28,7 @@ class RecordChange(NamedTuple):
 
 def refuse_stale(found: StoredRecord, fields: Sequence[str], expected: int | None) -> None:
     """Raises Conflict if one of the fields was set after version `expected`."""
-    version = found.row.version
+    version = found.stated.version
     if expected is None or expected == version:
         return
     if expected > version:
@@ -42,26 +41,25 @@ def refuse_stale(found: StoredRecord, fields: Sequence[str], expected: int | Non
         )
 
 
-def columns(row: RefRow, retention: PartialRetention) -> dict[str, int | None]:
-    """The row fields that a retention changes."""
-    columns: dict[str, int | None] = {}
+class Columns(TypedDict, total=False):
+    """What a retention changes of a session: see `Unit.save`."""
+
+    hold: bool
+    expires_at: int | None
+
+
+def columns(found: StoredRecord, retention: PartialRetention) -> Columns:
+    """What a retention changes of a session. Raises Invalid."""
+    columns = Columns()
     if retention.manual_hold is not None:
-        columns["hold"] = int(retention.manual_hold)
+        columns["hold"] = retention.manual_hold
     expires, policy = retention.retention_expires_at, retention.retention_policy
     if policy == "workspace-default":
         if expires is not None:
             raise Invalid("the workspace's policy sets when a record expires", hint="Omit retentionExpiresAt.")
         columns["expires_at"] = None
     elif expires is not None:
-        columns["expires_at"] = record_end(row.active_at, time_micros(expires))
-    elif policy == "custom" and row.expires_at is None:
+        columns["expires_at"] = record_end(found.stated.active_at, time_micros(expires))
+    elif policy == "custom" and found.session.expires_at is None:
         raise Invalid("a custom retention needs retentionExpiresAt", hint="Set retentionExpiresAt.")
     return columns
-
-
-def audit_events(row: RefRow, columns: dict[str, int | None]) -> Iterator[str]:
-    """The audit details of a change."""
-    if "hold" in columns and bool(columns["hold"]) != bool(row.hold):
-        yield "hold" if columns["hold"] else "release"
-    if "expires_at" in columns and columns["expires_at"] != row.expires_at:
-        yield "retain"

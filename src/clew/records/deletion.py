@@ -5,9 +5,9 @@ Each purge emits events and returns a report, which lists every failure.
 
 from __future__ import annotations
 
-from clew.backends import RefRow
-from clew.base import ids
-from clew.engine.engine import Clock
+from collections.abc import Iterable
+
+from clew.base.values import Clock
 from clew.engine.node import moment
 from clew.engine.receipts import Receipt
 from clew.engine.session_data import is_record
@@ -19,8 +19,8 @@ from clew.records.schema import PurgeReason, PurgeReport, time_micros
 from clew.records.writes import Writes
 from clew.retention import QUIET, RetentionScan, SweepReport, log_swept
 from clew.retention.stored_policy import needed_policy
-from clew.store.parts import Parts
-from clew.store.session_table import SESSION
+from clew.store.listing import independent
+from clew.store.session import Session
 from clew.store.store import Store
 
 
@@ -36,7 +36,7 @@ class Purging:
 
     def delete(self, conversation_id: str, reason: PurgeReason) -> PurgeReport:
         """See `RecordService.delete`."""
-        session = ids.text(self._records.key(conversation_id))
+        session = self._records.key(conversation_id)
         with self._writes.pause():
             try:
                 receipt = self._store.sessions.purge([session], reason=reason)
@@ -53,18 +53,15 @@ class Purging:
 
     def purge_all(self, reason: PurgeReason) -> PurgeReport:
         """See `RecordService.purge_all`."""
-        parts = Parts.of(self._store)
-        rows = parts.engine.read(lambda tx: parts.table.all(tx, live=True, before=None))
-        names = {ids.text(row.key): self._name(row) for row in rows}
+        names = self._names(independent(self._store))
         with self._writes.pause():
             receipt = self._store.sessions.purge(everything=True, reason=reason)
             stay = {failure.session for failure in receipt.failures} - {*receipt.sessions}
             self._writes.drop(lambda one: stay.isdisjoint(self._sessions(one)))
         return self._report_purge(receipt, names)
 
-    def purge_damaged(self, conversation_id: str, key: bytes) -> bool:
+    def purge_damaged(self, conversation_id: str, session: str) -> bool:
         """Purges an unreadable record; False if that fails."""
-        session = ids.text(key)
         try:
             receipt = self._store.sessions.purge([session], reason="corruption-detected")
         except ClewError:
@@ -77,7 +74,7 @@ class Purging:
         """See `RecordService.sweep`."""
         started = self._clock()
         found = self._look(started)
-        names = self._names(found)
+        names = self._names(found.sessions)
         try:
             swept, report = self._sweep(found, names, force=force)
             log_swept(swept)
@@ -88,7 +85,7 @@ class Purging:
     def sweep_again(self) -> SweepReport:
         """One sweep of a sweeper. If the sweep is refused, emits an event and raises SweepRefused."""
         found = self._look(self._clock())
-        return self._sweep(found, self._names(found), force=False)[0]
+        return self._sweep(found, self._names(found.sessions), force=False)[0]
 
     def _look(self, now: int) -> RetentionScan:
         talking = [
@@ -130,31 +127,31 @@ class Purging:
     def _refusal(self, conversation_id: str, why: str) -> ClewError:
         """The error for a record that was not purged."""
         found = self._records.find(self._records.key(conversation_id))
-        if found is not None and found.row.hold:
+        if found is not None and found.session.held:
             return Conflict(f"record {clip(conversation_id)} is held", hint="Release it first.")
         return Unavailable(f"record {clip(conversation_id)} was not purged: {why}", hint="Call delete again.")
 
-    def _sessions(self, conversation_id: str) -> list[str]:
+    def _sessions(self, conversation_id: str) -> tuple[str, ...]:
         """The ids that a conversation's session may have; after a purge, the store no longer tells which."""
-        return [ids.text(key) for key in self._records.keys(conversation_id)]
+        return self._records.keys(conversation_id)
 
-    def _names(self, found: RetentionScan) -> dict[str, str]:
-        return {ids.text(row.key): self._name(row) for row in found.rows}
+    def _names(self, sessions: Iterable[Session]) -> dict[str, str]:
+        return {one.id: self._name(one) for one in sessions}
 
-    def _name(self, row: RefRow) -> str:
+    def _name(self, session: Session) -> str:
         """The conversation id, or the session id if the record cannot be read."""
         try:
-            return self._records.load_row(row).conversation_id
+            return self._records.load(session).conversation_id
         except Corrupted:
-            return ids.text(row.key)
+            return session.id
 
     def _name_of(self, names: dict[str, str]) -> reports.Name:
         """A function that maps a session id to its conversation id, from `names` or from the store."""
 
         def name(session: str) -> str:
             if session not in names:
-                row = Parts.of(self._store).table.get(SESSION, ids.parse(session))
-                names[session] = session if row is None else self._name(row)
+                found = self._store.read(lambda unit: unit.session(session, trashed=True), single=True)
+                names[session] = session if found is None else self._name(found)
             return names[session]
 
         return name

@@ -9,7 +9,6 @@ import msgspec
 
 from clew.base import ids
 from clew.base.messages import RECORD, Media, Message, Modality, Native, Text
-from clew.engine.engine import Draft, Engine
 from clew.engine.node import Node, node_facts
 from clew.errors import Corrupted, Invalid
 from clew.records.redactor import Redactor
@@ -23,6 +22,8 @@ from clew.records.schema import (
     time_text,
 )
 from clew.records.validation import validate
+from clew.store.store import Store
+from clew.store.unit import Draft
 
 Type = Literal["audio", "transcript", "code", "document"]
 
@@ -62,43 +63,44 @@ class ForeignFormat(Corrupted):
     """The data is intact, but this version of clew cannot decode it."""
 
 
-def session_keys(engine: Engine, conversation_id: str) -> tuple[bytes, ...]:
-    """The keys that a conversation's session may have; a new session gets the first.
+def session_keys(store: Store, conversation_id: str) -> tuple[str, ...]:
+    """The ids that a conversation's session may have; a new session gets the first.
 
     An id is stored as a keyed hash. In a plain store, a UUID is stored as it is. A session has the other one of the two
     if the store was sealed or unsealed since, if another program created it, or if an earlier version of clew did.
     """
-    return _keys(engine, "record", conversation_id)
+    return _keys(store, "record", conversation_id)
 
 
-def frame_keys(engine: Engine, session: bytes, frame_id: str) -> tuple[bytes, ...]:
+def frame_keys(store: Store, session: str, frame_id: str) -> tuple[str, ...]:
     """The ids that a frame's message may have: see `session_keys`.
 
     A frame id that is not a UUID is unique only within its conversation.
     """
-    return _keys(engine, "frame", frame_id, within=session.hex())
+    return _keys(store, "frame", frame_id, within=ids.parse(session).hex())
 
 
-def _keys(engine: Engine, domain: str, id: str, within: str = "") -> tuple[bytes, ...]:
+def _keys(store: Store, domain: str, id: str, within: str = "") -> tuple[str, ...]:
     stored = ids.maybe(id)
     try:
         named = (within + id if stored is None else ids.text(stored)).encode()
     except UnicodeEncodeError:
         raise Invalid("an id must be valid Unicode") from None
-    hashed = bytearray(engine.lookup_hash(domain, named))
+    hashed = bytearray(store.lookup_hash(domain, named))
     hashed[9] = hashed[9] & 0x0F | 0x80  # UUID version 8: application-defined
     hashed[7] = hashed[7] & 0x3F | 0x80
+    private = ids.text(bytes(hashed))
     if stored is None:
-        return (bytes(hashed),)
-    return (bytes(hashed), stored) if engine.keyed else (stored, bytes(hashed))
+        return (private,)
+    return (private, ids.text(stored)) if store.sealed else (ids.text(stored), private)
 
 
-def foreign(id: str, key: bytes) -> str | None:
-    """`id`, if it differs from the text of its key."""
-    return None if ids.text(key) == id else id
+def foreign(id: str, key: str) -> str | None:
+    """`id`, if it differs from the id under which it is stored."""
+    return None if key == id else id
 
 
-def draft(engine: Engine, redactor: Redactor, key: bytes, frame: MessageFrame) -> Draft:
+def draft(store: Store, redactor: Redactor, key: str, frame: MessageFrame) -> Draft:
     """The redacted and encoded message of a frame, with this id. Raises Invalid if it cannot be stored."""
     blocks: list[Text | Media] = [Text(text=frame.content)]
     for attachment in frame.attachments or ():
@@ -119,7 +121,7 @@ def draft(engine: Engine, redactor: Redactor, key: bytes, frame: MessageFrame) -
         privacy=frame.privacy, attachments=frame.attachments or None, audio=frame.audio,
     )  # fmt: skip
     message = Message(frame.role, tuple(blocks), extra={RECORD: msgspec.to_builtins(stored)})
-    return engine.draft(redactor.message(message), ids.text(key), time_micros(frame.created_at))
+    return store.draft(redactor.message(message), id=key, created_at=time_micros(frame.created_at))
 
 
 def _media(kind: str, digest: str) -> Media:

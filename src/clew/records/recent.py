@@ -28,10 +28,10 @@ class Recent:
 
     def __init__(self, records: Repository) -> None:
         self._records = records
-        self._seen: OrderedDict[bytes, RecordMessages] = OrderedDict()
+        self._seen: OrderedDict[str, RecordMessages] = OrderedDict()
         self._lock = threading.Lock()
 
-    def whole(self, key: bytes) -> RecordRead | None:
+    def whole(self, key: str) -> RecordRead | None:
         """Reads a record from the store; None if there is none. Raises Corrupted."""
         whole = self._records.whole(key)
         return (
@@ -40,7 +40,7 @@ class Recent:
             else self._remember(key, RecordRead(whole.found, RecordMessages.none().plus(whole.nodes)))
         )
 
-    def after_write(self, key: bytes) -> RecordRead | None:
+    def after_write(self, key: str) -> RecordRead | None:
         """Reads a record after a write; reads only new messages if the others are cached. Raises Corrupted."""
         with self._lock:
             seen = self._seen.get(key)
@@ -54,7 +54,7 @@ class Recent:
         with self._lock:
             self._seen.clear()
 
-    def _remember(self, key: bytes, read: RecordRead) -> RecordRead:
+    def _remember(self, key: str, read: RecordRead) -> RecordRead:
         with self._lock:
             self._seen.pop(key, None)
             if read.messages.head is not None and not read.messages.damage:

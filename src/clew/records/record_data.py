@@ -7,13 +7,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from clew.backends import BODY, ID, RefRow
-from clew.base import ids
 from clew.base.messages import RECORD
-from clew.engine.node import Node, node_row
+from clew.engine.node import Node
 from clew.engine.session_data import SessionData, is_record
 from clew.errors import Corrupted
-from clew.records import expiry
+from clew.records.expiry import Expiry
 from clew.records.frames import ForeignFormat, attachments, frames
 from clew.records.schema import (
     SCHEMA,
@@ -32,7 +30,8 @@ from clew.records.schema import (
     time_micros,
     time_text,
 )
-from clew.retention.policy import Policy
+from clew.store.listing import Stated, stored_size
+from clew.store.session import Session
 
 
 class RecordFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -75,9 +74,9 @@ class RecordFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
             said_at=frames[-1].created_at,
         )
 
-    def weigh(self, head: bytes, size: int) -> RecordFields:
+    def weigh(self, head: str, size: int) -> RecordFields:
         """Sets the size of the messages down to this head."""
-        return msgspec.structs.replace(self, size=size, sized=ids.text(head))
+        return msgspec.structs.replace(self, size=size, sized=head)
 
     def measure(self, metrics: PartialMetrics | None) -> RecordFields:
         """Sets the given metrics."""
@@ -108,7 +107,7 @@ def record_fields(data: SessionData, where: str) -> RecordFields:
 class RecordMessages(NamedTuple):
     """All messages of a record, with values computed from them."""
 
-    head: bytes | None
+    head: str | None
     """Id of the last message."""
     depth: int
     size: int
@@ -139,7 +138,7 @@ class RecordMessages(NamedTuple):
             digest.update(b"," * bool(self.frames) + msgspec.json.encode(new)[1:-1])
         last = nodes[-1]
         return RecordMessages(
-            node_row(last)[ID], last.depth, self.size + size_of(nodes), self.frames + new,
+            last.id, last.depth, self.size + size_of(nodes), self.frames + new,
             attachments(new, self.attachments), digest, (*self.damage, *damage),
         )  # fmt: skip
 
@@ -153,56 +152,62 @@ class RecordMessages(NamedTuple):
 
 def size_of(nodes: Iterable[Node]) -> int:
     """Stored bytes of the bodies of messages."""
-    return sum(len(body) for node in nodes if isinstance(body := node_row(node)[BODY], bytes))
+    return sum(node.size for node in nodes)
 
 
 class StoredRecord(NamedTuple):
     """A session as read in one transaction."""
 
-    row: RefRow
+    session: Session
+    stated: Stated
     data: SessionData
     fields: RecordFields
 
     @property
     def conversation_id(self) -> str:
         """The conversation id as the application wrote it."""
-        return self.fields.conversation_id or ids.text(self.row.key)
+        return self.fields.conversation_id or self.session.id
 
     @property
     def created_at(self) -> str:
         """The time that the application gave, or else the time the session was created."""
-        return self.fields.created_at or time_text(self.row.created_at)
+        return self.fields.created_at or time_text(self.stated.created_at)
+
+    @property
+    def last_interaction_at(self) -> str:
+        """When its last message was stored."""
+        return time_text(self.stated.active_at)
 
     @property
     def words(self) -> int:
         """Bytes of the title, summary and participants."""
         return len(msgspec.json.encode((self.data.title, self.fields.summary, self.fields.participants)))
 
-    def summary(self, policy: Policy | None) -> ConversationRecordSummary:
+    def summary(self, expiry: Expiry) -> ConversationRecordSummary:
         """The session as an item of a list."""
         return ConversationRecordSummary(
             conversation_id=self.conversation_id, title=self.data.title or "", created_at=self.created_at,
-            last_interaction_at=time_text(self.row.active_at), summary=self.fields.summary,
-            participants=self.fields.participants, metrics=self._metrics(), retention=self._retention(policy),
+            last_interaction_at=self.last_interaction_at, summary=self.fields.summary,
+            participants=self.fields.participants, metrics=self._metrics(), retention=self._retention(expiry),
             privacy=self._privacy(),
         )  # fmt: skip
 
-    def record(self, policy: Policy | None, messages: RecordMessages) -> ConversationRecord:
+    def record(self, expiry: Expiry, messages: RecordMessages) -> ConversationRecord:
         """The session as a record with these messages."""
         storage = StorageEnvelope(
-            blob_uri=f"sessions/{ids.text(self.row.key)}", blob_version=self.row.version,
-            size_bytes=messages.size + len(self.row.data), checksum=messages.checksum,
+            blob_uri=f"sessions/{self.session.id}", blob_version=self.stated.version,
+            size_bytes=messages.size + stored_size(self.session), checksum=messages.checksum,
             last_compacted_at=self.fields.changed_at,
         )  # fmt: skip
         return ConversationRecord(
             conversation_id=self.conversation_id, version=SCHEMA, title=self.data.title or "",
-            created_at=self.created_at, last_interaction_at=time_text(self.row.active_at), summary=self.fields.summary,
+            created_at=self.created_at, last_interaction_at=self.last_interaction_at, summary=self.fields.summary,
             participants=self.fields.participants, messages=messages.frames, attachments=messages.attachments or None,
-            metrics=self._metrics(), retention=self._retention(policy), privacy=self._privacy(), storage=storage,
+            metrics=self._metrics(), retention=self._retention(expiry), privacy=self._privacy(), storage=storage,
         )  # fmt: skip
 
-    def _retention(self, policy: Policy | None) -> RetentionInfo:
-        return expiry.info(policy, self.row, is_record(self.data))
+    def _retention(self, expiry: Expiry) -> RetentionInfo:
+        return expiry.info(self.session, is_record(self.data))
 
     def _metrics(self) -> ConversationMetrics:
         fields = self.fields

@@ -1,19 +1,19 @@
-"""Recovery marks: refs at the last committed message of a session. The messages after it are pending."""
+"""Recovery marks: documents at the last committed message of a session. The messages after it are pending."""
 
 from __future__ import annotations
 
 import msgspec
 
-from clew.backends import RefRow, Tx
 from clew.base import codec, ids
-from clew.engine.engine import Engine
-from clew.engine.refs import Refs
 from clew.errors import Corrupted
 from clew.records.redactor import Redactor
 from clew.records.schema import ConversationSummary, PartialMetrics
+from clew.store.session import Session
+from clew.store.store import Store
+from clew.store.unit import Document, Unit
 
 RECOVERY = "recovery"
-"""Kind of the ref."""
+"""Kind of the document."""
 
 
 class PendingMark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -27,26 +27,24 @@ class PendingMark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class Marks:
-    """Creates and reads marks. Methods with `tx` run inside the caller's transaction."""
+    """Creates and reads marks, in the caller's unit of work."""
 
-    def __init__(self, engine: Engine, refs: Refs, redactor: Redactor) -> None:
-        self._engine = engine
-        self._refs = refs
+    def __init__(self, store: Store, redactor: Redactor) -> None:
+        self._store = store
         self._redactor = redactor
 
-    def row(self, tx: Tx, session: bytes) -> RefRow | None:
-        """The mark of the session with this key."""
-        return tx.ref(self._engine.workspace, RECOVERY, self._key(session))
+    def find(self, unit: Unit, session: str) -> Document | None:
+        """The mark of the session with this id."""
+        return unit.document(RECOVERY, self._key(session))
 
-    def read_mark(self, mark: RefRow) -> PendingMark:
+    def read_mark(self, mark: Document) -> PendingMark:
         """The data of a mark. Raises Corrupted."""
-        payload = self._refs.data(self._refs.verify(mark))
         try:
-            return msgspec.json.decode(payload[1:], type=PendingMark)
+            return msgspec.json.decode(mark.data, type=PendingMark)
         except msgspec.DecodeError:
-            raise Corrupted(f"{RECOVERY} {ids.text(mark.key)}", "it does not decode") from None
+            raise Corrupted(f"{RECOVERY} {mark.id}", "it does not decode") from None
 
-    def sound(self, mark: RefRow) -> bool:
+    def sound(self, mark: Document) -> bool:
         """True if the mark can be read."""
         try:
             self.read_mark(mark)
@@ -54,32 +52,30 @@ class Marks:
             return False
         return True
 
-    def set(self, tx: Tx, session: RefRow, pending: PendingMark) -> RefRow:
-        """Marks a session at its head and returns the mark. A readable mark that exists keeps its position."""
-        payload = b"\x01" + self._engine.redacted(self._redactor.own_json(codec.to_json(pending)), own=True)
-        mark = self.row(tx, session.key)
+    def set(self, unit: Unit, session: Session, at: str | None, pending: PendingMark) -> None:
+        """Marks a session at a message. A readable mark that exists stays where it is."""
+        data = self._store.redacted(self._redactor.own_json(codec.to_json(pending)), own=True)
+        key, mark = self._key(session.id), self.find(unit, session.id)
         if mark is not None and self.sound(mark):
-            return self._refs.change(tx, mark, payload, look=None)
+            unit.put(RECOVERY, key, data, exact=True, before=mark)
+            return
         if mark is not None:
-            tx.delete_ref(mark.ref)
-        point = None if session.head_id is None else tx.insert_point(session.head_id)
-        key = self._key(session.key)
-        return self._refs.add(tx, RECOVERY, key, payload, tree=session.tree, at=point, owner=session.ref)
+            unit.discard(mark)
+        unit.put(RECOVERY, key, data, exact=True, new=True, owner=session, at=at)
 
-    def take(self, tx: Tx, session: bytes) -> PendingMark | None:
+    def take(self, unit: Unit, session: str) -> PendingMark | None:
         """Deletes a mark; returns its data if it can be read."""
-        mark = self.row(tx, session)
+        mark = self.find(unit, session)
         if mark is None:
             return None
-        tx.delete_ref(mark.ref)
+        unit.discard(mark)
         return self.read_mark(mark) if self.sound(mark) else None
 
-    def sessions(self, tx: Tx, before: tuple[int, int] | None, limit: int) -> tuple[list[RefRow], list[RefRow]]:
+    def sessions(self, unit: Unit, after: Document | None, limit: int) -> tuple[list[Document], list[Session]]:
         """Marks that are not in the trash, newest first, and the sessions that own them."""
-        marks = tx.refs_recent(self._engine.workspace, RECOVERY, before=before, limit=limit)
-        owners = (tx.ref_at(mark.owner or 0) for mark in marks)
-        return marks, [row for row in owners if row is not None]
+        marks = unit.documents(RECOVERY, after=after, limit=limit)
+        return marks, [owner for mark in marks if (owner := mark.owner) is not None]
 
-    def _key(self, session: bytes) -> bytes:
+    def _key(self, session: str) -> bytes:
         # Differs from the session's key, because a signature does not include the kind of a ref.
-        return self._engine.lookup_hash(RECOVERY, session)
+        return self._store.lookup_hash(RECOVERY, ids.parse(session))

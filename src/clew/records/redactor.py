@@ -9,10 +9,8 @@ import msgspec
 from clew.base import codec
 from clew.base.loading import loading
 from clew.base.messages import RECORD, AnyMessage
-from clew.engine.engine import Engine
 from clew.engine.session_data import SessionData
 from clew.errors import Invalid, MissingPackage
-from clew.store.parts import Parts
 from clew.store.store import Store
 
 if TYPE_CHECKING:
@@ -27,7 +25,7 @@ def rules_for(store: Store, redact: Rules | bool) -> Rules | None:
         return redact
     if not isinstance(redact, bool):
         raise Invalid(f"redact takes redaction.Rules, True or False, not {type(redact).__name__}")
-    if not redact or Parts.of(store).engine.rules is not None:
+    if not redact or store.redacts:
         return None
     try:
         return Rules(builtin())
@@ -38,14 +36,14 @@ def rules_for(store: Store, redact: Rules | bool) -> Rules | None:
 class Redactor:
     """Redacts what a service stores; without rules, changes nothing."""
 
-    def __init__(self, engine: Engine, rules: Rules | None) -> None:
-        self._engine = engine
+    def __init__(self, store: Store, rules: Rules | None) -> None:
+        self._store = store
         self._rules = rules
 
     @property
     def active(self) -> bool:
         """True if there are rules, here or in the store."""
-        return self._rules is not None or self._engine.rules is not None
+        return self._rules is not None or self._store.redacts
 
     def message(self, said: AnyMessage) -> AnyMessage:
         """A message, annotated with the rules that matched."""
@@ -53,7 +51,7 @@ class Redactor:
             return said
         with loading:
             from clew.redaction import redact
-        return redact(said, self._rules, token=self._engine.token).said
+        return redact(said, self._rules, token=self._store.redaction_token).said
 
     def own_json(self, data: bytes) -> bytes:
         """JSON that clew wrote."""
@@ -75,4 +73,4 @@ class Redactor:
     def finds(self, text: str) -> bool:
         """True if one of the rules, or of the store's, matches the text."""
         written = codec.to_json(text)
-        return self._engine.redacted(self.own_json(written), own=True) != written
+        return self._store.redacted(self.own_json(written), own=True) != written

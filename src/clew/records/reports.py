@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from clew.base import ids
 from clew.engine.node import microseconds
 from clew.engine.receipts import Receipt
 from clew.errors import ClewError, Corrupted, NotFound, SweepRefused, clip
@@ -64,9 +63,9 @@ def _reason(receipt: Receipt) -> PurgeReason:
     return reason
 
 
-def with_caller_id(error: ClewError, key: bytes, conversation_id: str) -> ClewError:
+def with_caller_id(error: ClewError, session: str, conversation_id: str) -> ClewError:
     """The error with the caller's conversation id in place of the session id, which may be a hash."""
-    session, shown = ids.text(key), clip(conversation_id)
+    shown = clip(conversation_id)
     if isinstance(error, NotFound) and error.key == session:
         return NotFound("record", conversation_id, hint=error.hint)
     if session not in error.message or session == conversation_id:

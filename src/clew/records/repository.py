@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from clew.backends import ID, POS, SEQ_BITS, RefRow, Tx
-from clew.base import codec, ids
-from clew.engine import audit, paths
-from clew.engine.append import append_chain, find_existing
-from clew.engine.engine import Draft
-from clew.engine.node import Node, node_row, parent_key
-from clew.engine.session_data import SessionData, is_record, unpack
-from clew.errors import Conflict, Corrupted, Invalid, clip
+from clew.base import codec
+from clew.engine.node import Node, microseconds
+from clew.engine.session_data import SessionData, is_record
+from clew.errors import Conflict, Corrupted, Invalid, NotFound, clip
 from clew.records import changes
-from clew.records.changes import RecordChange
+from clew.records.changes import Columns, RecordChange
 from clew.records.frames import draft, foreign, frame_keys, frames, session_keys
 from clew.records.record_data import RecordFields, StoredRecord, record_fields, size_of
 from clew.records.recovery import Marks, PendingMark
 from clew.records.redactor import Redactor
 from clew.records.schema import ConversationRecordInput, MessageFrame, RecoverySnapshot, time_text
-from clew.store.parts import Parts
-from clew.store.session_table import SCAN, SESSION
+from clew.store.listing import stated
+from clew.store.session import Session
 from clew.store.store import Store
+from clew.store.unit import Document, Draft, Unit
 
 if TYPE_CHECKING:
     from clew.redaction import Rules
+
+PAGE = 200
+"""Recovery marks read at a time."""
 
 
 class FullRecord(NamedTuple):
@@ -42,13 +42,9 @@ class Repository:
     """The records of a store."""
 
     def __init__(self, store: Store, max_payload: int, exportable: bool, rules: Rules | None = None) -> None:
-        parts = Parts.of(store)
         self._store = store
-        self._engine = parts.engine
-        self._refs = parts.refs
-        self._table = parts.table
-        self._redactor = Redactor(parts.engine, rules)
-        self._marks = Marks(parts.engine, parts.refs, self._redactor)
+        self._redactor = Redactor(store, rules)
+        self._marks = Marks(store, self._redactor)
         self._max_payload = max_payload
         self._exportable = exportable
 
@@ -57,97 +53,93 @@ class Repository:
         """True if redaction rules apply."""
         return self._redactor.active
 
-    def keys(self, conversation_id: str) -> tuple[bytes, ...]:
-        """The keys that a conversation's session may have. Raises Invalid if the id is not valid."""
+    def keys(self, conversation_id: str) -> tuple[str, ...]:
+        """The ids that a conversation's session may have. Raises Invalid if the conversation id is not valid."""
         if not isinstance(conversation_id, str) or not conversation_id or len(conversation_id) > 512:
             raise Invalid("a conversation id must be text of up to 512 characters")
-        return session_keys(self._engine, conversation_id)
+        return session_keys(self._store, conversation_id)
 
-    def key(self, conversation_id: str) -> bytes:
-        """The key of a conversation's session, or the key it would get. Raises Invalid if the id is not valid."""
+    def key(self, conversation_id: str) -> str:
+        """The id of a conversation's session, or the id it would get. Raises Invalid if the given id is not valid."""
         keys = self.keys(conversation_id)
         if len(keys) == 1:
             return keys[0]
-        where = self._engine.workspace, SESSION
-        return self._engine.read(lambda tx: next((key for key in keys if tx.ref(*where, key)), keys[0]))
+        stored = self._store.read(lambda unit: [key for key in keys if unit.session(key, trashed=True) is not None])
+        return next(iter(stored), keys[0])
 
     # -- reading
 
-    def load_row(self, row: RefRow) -> StoredRecord:
-        """Decodes and checks a row. Raises Corrupted."""
-        data = unpack(self._refs.data(self._refs.verify(row)))
-        fields = record_fields(data, f"session {ids.text(row.key)}")
-        if fields.conversation_id is not None and row.key not in session_keys(self._engine, fields.conversation_id):
+    def load(self, session: Session) -> StoredRecord:
+        """Decodes and checks the data of a session. Raises Corrupted."""
+        said, data, key = stated(session), session.data, session.id
+        fields = record_fields(data, f"session {key}")
+        if fields.conversation_id is not None and key not in session_keys(self._store, fields.conversation_id):
             fields = msgspec.structs.replace(fields, conversation_id=None)  # a fork, or the id was redacted
-        return StoredRecord(row, data, fields)
+        return StoredRecord(session, said, data, fields)
 
-    def is_record(self, row: RefRow) -> bool:
+    def is_record(self, session: Session) -> bool:
         """True if a service has written to the session, or if its data cannot be read."""
         try:
-            return is_record(self.load_row(row).data)
+            return is_record(self.load(session).data)
         except Corrupted:
             return True
 
-    def find(self, key: bytes) -> StoredRecord | None:
+    def find(self, key: str) -> StoredRecord | None:
         """A session; None if it does not exist or is in the trash."""
-        row = self._engine.read(lambda tx: self._row(tx, key), single=True)
-        return None if row is None else self.load_row(row)
+        session = self._store.read(lambda unit: unit.session(key), single=True)
+        return None if session is None else self.load(session)
 
-    def whole(self, key: bytes) -> FullRecord | None:
+    def whole(self, key: str) -> FullRecord | None:
         """A session with its messages; None if it does not exist or is in the trash."""
-        return self._engine.read(lambda tx: self._whole(tx, key))
+        return self._store.read(lambda unit: self._whole(unit, key))
 
-    def since(self, key: bytes, head: bytes | None, depth: int) -> FullRecord | None:
+    def since(self, key: str, head: str | None, depth: int) -> FullRecord | None:
         """A session with the messages after a given one; None if all messages must be read.
 
-        That is the case if the message is no longer on the session's path, or if the quarantine is not empty, because
-        it may hold an earlier message.
+        That is the case if the message is no longer on the session's path, or if one of the path is in quarantine: it
+        may be an earlier message.
         """
+        quarantine = self._store.quarantine
 
-        def work(tx: Tx) -> FullRecord | None:
-            row = self._row(tx, key)
-            if row is None or row.head is None or tx.maintenance.quarantined_after(-1, 1):
+        def work(unit: Unit) -> FullRecord | None:
+            session = unit.session(key)
+            found = None if session is None else self.load(session)
+            end = None if found is None else found.stated.head
+            if found is None or end is None or quarantine.affects(end):
                 return None
-            if row.head_id == head:
-                return FullRecord(self.load_row(row), [])
-            (newest,) = paths.last(self._engine, tx, row.head, 1)
-            nodes = paths.last(self._engine, tx, row.head, max(1, newest.depth - depth))
-            return FullRecord(self.load_row(row), nodes) if parent_key(nodes[0]) == head else None
+            if end == head:
+                return FullRecord(found, [])
+            newest = unit.node(end)
+            if newest is None:
+                return None
+            nodes = unit.path(newest, last=max(1, newest.depth - depth))
+            return FullRecord(found, nodes) if nodes[0].parent_id == head else None
 
-        return self._engine.read(work)
+        return self._store.read(work)
 
-    def _whole(self, tx: Tx, key: bytes) -> FullRecord | None:
-        row = self._row(tx, key)
-        if row is None:
-            return None
-        found = self.load_row(row)
-        nodes = [] if row.head is None else paths.whole(self._engine, tx, row.head)
-        return FullRecord(found, nodes)
+    def _whole(self, unit: Unit, key: str) -> FullRecord | None:
+        session = unit.session(key)
+        return None if session is None else FullRecord(self.load(session), unit.path(session))
 
-    def _row(self, tx: Tx, key: bytes) -> RefRow | None:
-        row = tx.ref(self._engine.workspace, SESSION, key)
-        return None if row is None or row.trashed_at is not None else row
-
-    def _size(self, tx: Tx, found: StoredRecord) -> int:
+    def _size(self, unit: Unit, found: StoredRecord) -> int:
         """Bytes of a record's messages: as noted by the last write, or counted if the head has changed since."""
-        head, head_id, fields = found.row.head, found.row.head_id, found.fields
-        if head is None or head_id is None:
+        head, fields = found.stated.head, found.fields
+        if head is None:
             return 0
-        if fields.sized == ids.text(head_id):
+        if fields.sized == head:
             return fields.size
-        spans = ((run.run << SEQ_BITS, run.run << SEQ_BITS | upto) for run, upto in paths.lineage(tx, head))
-        return sum(tx.body_bytes(low, high) for low, high in spans)
+        return unit.size(found.session)
 
     # -- writing
 
     def drafts(self, conversation_id: str, messages: Sequence[MessageFrame]) -> list[Draft]:
         """The encoded messages of frames. Raises Invalid."""
         session = self.key(conversation_id)
-        keys = [frame_keys(self._engine, session, frame.frame_id) for frame in messages]
+        keys = [frame_keys(self._store, session, frame.frame_id) for frame in messages]
         others = [key for known in keys for key in known[1:]]
-        stored = self._engine.read(lambda tx: tx.existing_ids(others)) if others else set()
+        stored = self._store.read(lambda unit: unit.known(others)) if others else set()
         return [
-            draft(self._engine, self._redactor, known[-1] if known[-1] in stored else known[0], frame)
+            draft(self._store, self._redactor, known[-1] if known[-1] in stored else known[0], frame)
             for known, frame in zip(keys, messages, strict=True)
         ]
 
@@ -155,24 +147,28 @@ class Repository:
         """Creates a record, or completes one that only has snapshots. Raises Conflict if it exists."""
         key = self.key(record.conversation_id)
 
-        def work(tx: Tx) -> StoredRecord:
-            row = tx.ref(self._engine.workspace, SESSION, key)
-            if row is not None and (row.trashed_at is not None or not self.load_row(row).fields.begun):
-                raise Conflict("a record with this id is already stored", hint="Update it, or use another id.")
-            found = self._begin(tx, key, record.conversation_id) if row is None else self.load_row(row)
+        def work(unit: Unit) -> StoredRecord:
+            session = unit.session(key)
+            taken = Conflict("a record with this id is already stored", hint="Update it, or use another id.")
+            try:
+                found = self._begin(unit, key, record.conversation_id) if session is None else self.load(session)
+            except Conflict:  # it is in the trash, or the trace of a subagent
+                raise taken from None
+            if not found.fields.begun:
+                raise taken
             fields = msgspec.structs.replace(
                 found.fields, created_at=record.created_at, participants=record.participants,
                 summary=record.summary or found.fields.summary, begun=False,
             )  # fmt: skip
             data = msgspec.structs.replace(found.data, title=record.title)
-            after = self._append(tx, StoredRecord(found.row, data, fields), drafts, record.messages)
-            self._refuse_words(tx, found, after)
-            return self._save(tx, after._replace(fields=after.fields.measure(record.metrics)))
+            after = self._append(unit, found._replace(data=data, fields=fields), drafts, record.messages)
+            self._refuse_words(unit, found, after)
+            return self._save(unit, after._replace(fields=after.fields.measure(record.metrics)))
 
-        return self._write(work)
+        return self._store.write(work)
 
     def change(
-        self, key: bytes, change: RecordChange, expected_version: int | None, *, committed: bool = False
+        self, key: str, change: RecordChange, expected_version: int | None, *, committed: bool = False
     ) -> StoredRecord:
         """Appends messages at the current end and sets the given fields. Raises NotFound.
 
@@ -180,84 +176,77 @@ class Repository:
         With `committed`, clears the recovery mark.
         """
 
-        def work(tx: Tx) -> StoredRecord:
-            found = self.load_row(self._refs.get(tx, SESSION, key))
+        def work(unit: Unit) -> StoredRecord:
+            found = self._get(unit, key)
             changes.refuse_stale(found, change.fields, expected_version)
             mutation = change.mutation
-            added = self._append(tx, found, change.drafts, change.frames)
+            added = self._append(unit, found, change.drafts, change.frames)
             fields = added.fields
-            marked = self._marks.take(tx, key) if committed else None
+            marked = self._marks.take(unit, key) if committed else None
             if committed:
                 fields = _apply_mark(fields, marked)
             fields = fields.measure(mutation.metrics)
             if mutation.summary is not None:
                 fields = msgspec.structs.replace(fields, summary=mutation.summary)
             data = added.data if mutation.title is None else msgspec.structs.replace(added.data, title=mutation.title)
-            self._refuse_words(tx, found, StoredRecord(added.row, data, fields))
-            columns = {} if mutation.retention is None else changes.columns(added.row, mutation.retention)
-            version = added.row.version + 1
+            self._refuse_words(unit, found, added._replace(data=data, fields=fields))
+            columns = Columns() if mutation.retention is None else changes.columns(found, mutation.retention)
+            version = found.stated.version + (added is not found) + 1  # an append is a version of its own
             fields = msgspec.structs.replace(
                 fields,
                 changed=fields.changed | dict.fromkeys([*change.fields, *_marked_fields(marked)], version),
-                changed_at=time_text(self._engine.clock()),
+                changed_at=time_text(self._store.clock()),
             )
-            return self._save(tx, StoredRecord(added.row, data, fields), **columns)
+            return self._save(unit, added._replace(data=data, fields=fields), columns)
 
-        return self._write(work)
+        return self._store.write(work)
 
-    def set_privacy(self, key: bytes, exportable: bool | None, consent_capture: str | None) -> StoredRecord:
+    def set_privacy(self, key: str, exportable: bool | None, consent_capture: str | None) -> StoredRecord:
         """Sets whether a record may be exported, and how the user consented. Raises NotFound."""
 
-        def work(tx: Tx) -> StoredRecord:
-            found = self.load_row(self._refs.get(tx, SESSION, key))
+        def work(unit: Unit) -> StoredRecord:
+            found = self._get(unit, key)
             fields = found.fields
             if exportable is not None:
                 fields = msgspec.structs.replace(fields, exportable=exportable)
             if consent_capture is not None:
                 fields = msgspec.structs.replace(fields, consent_capture=consent_capture)
-            return self._save(tx, found._replace(fields=fields))
+            return self._save(unit, found._replace(fields=fields))
 
-        return self._write(work)
+        return self._store.write(work)
 
-    def _write(
-        self, work: Callable[[Tx], StoredRecord], left: Callable[[StoredRecord], RefRow] = lambda found: found.row
-    ) -> StoredRecord:
-        """Runs `work`. If the commit fails, checks the session's ref to find out whether the change was stored."""
-        return self._engine.write_settled(work, lambda tx, found: self._refs.is_stored(tx, left(found)))
+    def _get(self, unit: Unit, key: str) -> StoredRecord:
+        session = unit.session(key)
+        if session is None:
+            raise NotFound("session", key)
+        return self.load(session)
 
-    def _begin(self, tx: Tx, key: bytes, conversation_id: str) -> StoredRecord:
-        """Creates an empty session."""
+    def _begin(self, unit: Unit, key: str, conversation_id: str) -> StoredRecord:
+        """Creates an empty session. Raises Conflict if its id is in use, also in the trash."""
         fields = RecordFields(
             conversation_id=foreign(conversation_id, key),
             exportable=False if not self._exportable else None,
             begun=True,
         )
-        self._table.ensure_vacant(tx, key)
-        tree = tx.add_tree(self._engine.workspace, self._engine.clock())
-        payload, cwd_hash, _ = self._table.pack(self._redactor.session(fields.into(SessionData())))
-        row = self._refs.add(tx, SESSION, key, payload, tree=tree, at=None, look=cwd_hash)
-        audit.note_if_enabled(self._engine, self._refs, tx, "create", ids.text(key))
-        return StoredRecord(row, unpack(payload), fields)
+        session = unit.create(self._redactor.session(fields.into(SessionData())), key)
+        return StoredRecord(session, stated(session), session.data, fields)
 
     def _append(
-        self, tx: Tx, found: StoredRecord, drafts: Sequence[Draft], frames: Sequence[MessageFrame]
+        self, unit: Unit, found: StoredRecord, drafts: Sequence[Draft], frames: Sequence[MessageFrame]
     ) -> StoredRecord:
         """Appends the messages that are not stored yet. Raises Conflict, or Invalid if the record becomes too large."""
-        row = found.row
-        new = [n for n, one in enumerate(drafts) if not self._is_stored(tx, row, one, clip(frames[n].frame_id))]
+        session = found.session
+        head = found.stated.head
+        new = [n for n, one in enumerate(drafts) if not _is_stored(unit, session, head, one, frames[n].frame_id)]
         if not new:
             return found
-        size = self._size(tx, found)
+        size = self._size(unit, found)
         self._refuse_size(found, size + sum(len(drafts[n].encoded.payload) for n in new))
         for n in new:
-            self._check_attachments(tx, row, frames[n])
-        state = self._refs.head_state(tx, row)
-        self._refs.ensure_sound(tx, state.pos)
-        nodes = append_chain(self._engine, tx, state.insert_point, [drafts[n] for n in new])
-        last = node_row(nodes[-1])
-        move = self._refs.move(tx, row.ref, state, last[POS], last[ID])
-        counted = found.fields.count([frames[n] for n in new]).weigh(last[ID], size + size_of(nodes))
-        return found._replace(row=row._replace(**move._asdict()), fields=counted)
+            _check_attachments(session, frames[n])
+        nodes = unit.append(session, [drafts[n] for n in new])
+        counted = found.fields.count([frames[n] for n in new]).weigh(nodes[-1].id, size + size_of(nodes))
+        return found._replace(fields=counted)
 
     def _refuse_size(self, found: StoredRecord, messages: int) -> None:
         """Raises Invalid if this is too many bytes of messages for a record."""
@@ -268,43 +257,18 @@ class Repository:
                 hint="Store large content as an attachment, or start another conversation.",
             )
 
-    def _refuse_words(self, tx: Tx, before: StoredRecord, after: StoredRecord) -> None:
+    def _refuse_words(self, unit: Unit, before: StoredRecord, after: StoredRecord) -> None:
         """Raises Invalid if the title, summary and participants make a record too large."""
         if after.words > before.words:
-            self._refuse_size(after, self._size(tx, after))
+            appended = after.fields.sized != before.fields.sized
+            self._refuse_size(after, after.fields.size if appended else self._size(unit, before))
 
-    def _is_stored(self, tx: Tx, row: RefRow, one: Draft, name: str) -> bool:
-        """True if the message is already stored. Raises Conflict if its id is in use or it is on another branch."""
-        if tx.node(one.id) is None:
-            return False
-        try:
-            stored = find_existing(self._engine, tx, [one], row.tree) or ()
-        except Conflict:
-            raise Conflict(f"another message already has the frameId {name}") from None
-        for node in stored:
-            heads = paths.origins(self._engine, tx, row.head)  # a compacted message still belongs to the conversation
-            if not any(paths.on_path(tx, head, node_row(node)[POS]) for head in heads):
-                raise Conflict(f"message {name} is on a branch that the conversation has left")
-        return True
-
-    def _check_attachments(self, tx: Tx, row: RefRow, frame: MessageFrame) -> None:
-        for one in frame.attachments or ():
-            blob = tx.blobs.blob(row.tree or 0, self._engine.blob_hash(row.tree or 0, one.checksum))
-            if blob is not None and blob.size != one.byte_length:
-                raise Invalid(
-                    "the byteLength of an attachment is wrong", hint="Use the AttachmentRef that attach() returned."
-                )
-
-    def _save(self, tx: Tx, found: StoredRecord, **columns: int | None) -> StoredRecord:
+    def _save(self, unit: Unit, found: StoredRecord, columns: Columns | None = None) -> StoredRecord:
         """Stores the session's data."""
         data = self._redactor.session(found.fields.into(found.data))
-        if "hold" in columns and not columns["hold"]:
+        if columns is not None and columns.get("hold") is False:
             data = msgspec.structs.replace(data, hold_reason=None)
-        payload, cwd_hash, _ = self._table.pack(data)
-        row = self._refs.change(tx, found.row, payload, look=cwd_hash, **columns)
-        for event in changes.audit_events(found.row, columns):
-            audit.note(self._engine, self._refs, tx, event, ids.text(row.key))
-        return self.load_row(row)
+        return self.load(unit.save(found.session, data, **(columns or {})))
 
     # -- snapshots
 
@@ -316,58 +280,85 @@ class Repository:
             updated_at=snapshot.updated_at, summary=snapshot.summary, metrics=snapshot.metrics,
         )  # fmt: skip
 
-        mark: list[RefRow] = []
-
-        def work(tx: Tx) -> StoredRecord:
-            row = self._row(tx, key)
-            before = self._begin(tx, key, snapshot.conversation_id) if row is None else self.load_row(row)
+        def work(unit: Unit) -> StoredRecord:
+            session = unit.session(key)
+            before = self._begin(unit, key, snapshot.conversation_id) if session is None else self.load(session)
             if pending.summary is not None:
-                self._refuse_size(before, self._size(tx, before) + len(codec.to_json(pending)))
-            mark[:] = [self._marks.set(tx, before.row, pending)]
-            after = self._append(tx, before, drafts, snapshot.pending_messages)
-            return before if after is before else self._save(tx, after)
+                self._refuse_size(before, self._size(unit, before) + len(codec.to_json(pending)))
+            self._marks.set(unit, before.session, before.stated.head, pending)
+            after = self._append(unit, before, drafts, snapshot.pending_messages)
+            return before if after is before else self._save(unit, after)
 
-        return self._write(work, lambda found: mark[0])  # the session's ref may be unchanged
+        return self._store.write(work)
 
-    def read_pending(self, key: bytes) -> RecoverySnapshot | None:
+    def read_pending(self, key: str) -> RecoverySnapshot | None:
         """The pending messages; None if there is no mark. Raises Corrupted if the mark is damaged."""
 
-        def work(tx: Tx) -> RecoverySnapshot | None:
-            whole, mark = self._whole(tx, key), self._marks.row(tx, key)
+        def work(unit: Unit) -> RecoverySnapshot | None:
+            whole, mark = self._whole(unit, key), self._marks.find(unit, key)
             if whole is None or mark is None:
                 return None
             pending = self._marks.read_mark(mark)
             return RecoverySnapshot(
                 conversation_id=whole.found.conversation_id, session_id=pending.session_id,
-                last_interaction_at=pending.last_interaction_at, pending_messages=_after(whole.nodes, mark.head_id),
+                last_interaction_at=pending.last_interaction_at, pending_messages=_after(whole.nodes, mark.at),
                 updated_at=pending.updated_at, summary=pending.summary, metrics=pending.metrics,
             )  # fmt: skip
 
-        return self._engine.read(work)
+        return self._store.read(work)
 
-    def replace_mark(self, key: bytes) -> None:
+    def replace_mark(self, key: str) -> None:
         """Replaces an unreadable mark. The last committed message is unknown, so all messages become pending."""
 
-        def work(tx: Tx) -> None:
-            row, mark = self._refs.get(tx, SESSION, key), self._marks.row(tx, key)
+        def work(unit: Unit) -> None:
+            session, mark = unit.session(key), self._marks.find(unit, key)
+            if session is None:
+                raise NotFound("session", key)
             if mark is None or self._marks.sound(mark):
                 return  # another writer replaced it first
-            at, now = time_text(row.active_at), time_text(self._engine.clock())
-            pending = PendingMark(session_id=ids.text(key), last_interaction_at=at, updated_at=now)
-            self._marks.set(tx, row._replace(head_id=None), pending)
+            at, now = time_text(microseconds(session.updated_at)), time_text(self._store.clock())
+            self._marks.set(unit, session, None, PendingMark(session_id=key, last_interaction_at=at, updated_at=now))
 
-        self._engine.write(work)
+        self._store.write(work)
 
-    def pending(self) -> list[RefRow]:
+    def pending(self) -> list[Session]:
         """The sessions that have pending messages, newest mark first."""
-        found: list[RefRow] = []
-        edge: tuple[int, int] | None = None
+        found: list[Session] = []
+        last: Document | None = None
+
+        def page(unit: Unit) -> tuple[list[Document], list[Session]]:
+            return self._marks.sessions(unit, last, PAGE)
+
         while True:
-            marks, rows = self._engine.read(partial(self._marks.sessions, before=edge, limit=SCAN))
-            found += rows
-            if len(marks) < SCAN:
+            marks, sessions = self._store.read(page)
+            found += sessions
+            if len(marks) < PAGE:
                 return found
-            edge = marks[-1].rank, marks[-1].ref
+            last = marks[-1]
+
+
+def _is_stored(unit: Unit, session: Session, head: str | None, one: Draft, frame_id: str) -> bool:
+    """True if the message is already stored. Raises Conflict if its id is in use or it is on another branch."""
+    name = clip(frame_id)
+    try:
+        stored = unit.stored(one, session)
+    except Conflict:
+        raise Conflict(f"another message already has the frameId {name}") from None
+    if stored is None:
+        return False
+    # A compacted message still belongs to the conversation.
+    if head is None or not unit.is_above(stored.id, head, compacted=True):
+        raise Conflict(f"message {name} is on a branch that the conversation has left")
+    return True
+
+
+def _check_attachments(session: Session, frame: MessageFrame) -> None:
+    for one in frame.attachments or ():
+        with suppress(NotFound):
+            if session.blobs.stat(one.checksum).size != one.byte_length:
+                raise Invalid(
+                    "the byteLength of an attachment is wrong", hint="Use the AttachmentRef that attach() returned."
+                )
 
 
 def _marked_fields(marked: PendingMark | None) -> list[str]:
@@ -383,8 +374,8 @@ def _apply_mark(fields: RecordFields, marked: PendingMark | None) -> RecordField
     return msgspec.structs.replace(fields.measure(marked.metrics), summary=marked.summary or fields.summary)
 
 
-def _after(nodes: Sequence[Node], base: bytes | None) -> tuple[MessageFrame, ...]:
+def _after(nodes: Sequence[Node], base: str | None) -> tuple[MessageFrame, ...]:
     """The frames after the message `base`, or all if it is not among them. Numbers depend on earlier frames."""
-    at = next((n for n, node in enumerate(nodes) if node_row(node)[ID] == base), -1)
+    at = next((n for n, node in enumerate(nodes) if node.id == base), -1)
     before = sum(node.role in ("user", "assistant") for node in nodes[: at + 1])
     return tuple(frames(nodes, []))[before:]

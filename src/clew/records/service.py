@@ -8,8 +8,7 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import IO, TYPE_CHECKING, Self
 
-from clew.base import ids
-from clew.engine.engine import Clock, whole_number
+from clew.base.values import Clock, whole_number
 from clew.errors import ClewError, Invalid, ShutdownIncomplete, Unavailable
 from clew.records import events, reports, schema, validation
 from clew.records.calls import Calls
@@ -43,8 +42,7 @@ from clew.records.writes import Limits, Writes
 from clew.retention import EVERY, Sweeper, SweepReport
 from clew.retention.policy import Policy
 from clew.retention.stored_policy import default_policy, get_policy, set_policy
-from clew.store.parts import Parts
-from clew.store.store import Store
+from clew.store.store import Store, stop_on_close
 
 if TYPE_CHECKING:
     from clew.redaction import Rules
@@ -104,7 +102,7 @@ class RecordService:
         self._store = store
         self._given = policy
         self._sweeper = Sweeper(self._sweep_again, at_start=False) if sweep else None
-        clock = Parts.of(store).engine.clock if clock is None else clock
+        clock = store.clock if clock is None else clock
         self._records = Repository(store, max_payload, exportable, rules_for(store, redact))
         self._recent = Recent(self._records)
         self._calls = Calls(self._events)
@@ -152,14 +150,13 @@ class RecordService:
         """
         if not self._calls.begin():
             return None
-        sealed = Parts.of(self._store).engine.keyed
-        events.warn_unprotected(self._events, sealed=sealed, redacted=self._records.redacts)
+        events.warn_unprotected(self._events, sealed=self._store.sealed, redacted=self._records.redacts)
         if self._given is not None:
             set_policy(self._store, self._given)
         default_policy(self._store, DEFAULT, "records-default")
         if self._sweeper is None:
             return None
-        Parts.of(self._store).threads.add(self._sweeper.start())
+        stop_on_close(self._store, self._sweeper.start())
         return self.sweep()
 
     def dispose(self, grace: float = GRACE) -> None:
@@ -372,7 +369,7 @@ class RecordService:
         It calls `on_error` with each error, including SweepRefused; by default it logs them.
         """
         sweeper = Sweeper(self._sweep_again, every=every, on_error=on_error)
-        Parts.of(self._store).threads.add(sweeper)
+        stop_on_close(self._store, sweeper)
         return sweeper
 
     def _sweep_again(self) -> SweepReport:
@@ -386,7 +383,7 @@ class RecordService:
         key = None
         with suppress(ClewError):
             key = None if conversation_id is None else self._records.key(conversation_id)
-        with self._calls.call(name, None if key is None else ids.text(key)):
+        with self._calls.call(name, key):
             try:
                 yield
             except ClewError as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import IO
 
-from clew.base import ids
 from clew.engine.blobs import Blobs
 from clew.errors import Corrupted, NotFound
 from clew.records import schema
@@ -13,7 +12,6 @@ from clew.records.frames import Type, attachment
 from clew.records.repository import Repository
 from clew.records.schema import AttachmentRef
 from clew.records.service_reading import RecordReader
-from clew.store.parts import Parts
 from clew.store.store import Store
 
 
@@ -21,7 +19,7 @@ class Attachments:
     """Stores and reads attachments for a service."""
 
     def __init__(self, store: Store, records: Repository, reader: RecordReader) -> None:
-        self._engine = Parts.of(store).engine
+        self._store = store
         self._records = records
         self._reader = reader
 
@@ -29,7 +27,7 @@ class Attachments:
         self, conversation_id: str, source: bytes | IO[bytes], type: Type, attachment_id: str | None
     ) -> AttachmentRef:
         """See `RecordService.attach`."""
-        id = attachment_id or ids.text(self._engine.new_id())
+        id = attachment_id or self._store.new_id()
         schema.to_json(attachment(id, type, "0" * 64, 0))  # raises before anything is stored
         blob = self._blobs(conversation_id).put(source)
         return attachment(id, type, blob.digest, blob.size)
@@ -50,5 +48,4 @@ class Attachments:
         found = self._records.find(self._records.key(conversation_id))
         if found is None:
             raise NotFound("record", conversation_id)
-        tree = found.row.tree or 0
-        return Blobs(self._engine, lambda: tree)
+        return found.session.blobs

@@ -7,9 +7,7 @@ import os
 import msgspec
 
 from clew import keys
-from clew.base import ids
-from clew.engine.audit import record_event
-from clew.engine.engine import Clock
+from clew.base.values import Clock
 from clew.errors import Invalid, NotFound
 from clew.records import encrypted_blob, schema
 from clew.records.events import ConversationExported, Events
@@ -18,7 +16,6 @@ from clew.records.repository import Repository
 from clew.records.schema import ConversationRecord, ConversationRecordInput, EncryptedBlob, PartialMetrics
 from clew.records.service_reading import RecordReader
 from clew.store import export_guard
-from clew.store.parts import Parts
 from clew.store.store import Store
 
 
@@ -42,10 +39,8 @@ class Exports:
         found = self._records.find(key)  # after the read, to see a change made during it
         if record is None or found is None:
             raise NotFound("record", conversation_id)
-        export_guard.refuse(ids.text(key), found.data)
-        parts = Parts.of(self._store)
-        if parts.engine.audits:
-            record_event(parts.engine, parts.refs, "export", ids.text(key))
+        export_guard.refuse(key, found.data)
+        export_guard.record_export(self._store, key)
         self._events.emit(ConversationExported(conversation_id=conversation_id))
         return record
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from clew.backends import RefRow
-from clew.base import ids
-from clew.engine.engine import Clock
+from clew.base.values import Clock
 from clew.errors import Corrupted
-from clew.records import expiry
 from clew.records.deletion import Purging
 from clew.records.events import CorruptionDetected, Events
 from clew.records.frames import ForeignFormat
@@ -16,9 +13,9 @@ from clew.records.recent import Recent, RecordRead
 from clew.records.record_data import StoredRecord
 from clew.records.repository import Repository
 from clew.records.schema import ConversationRecord, ListResult
-from clew.records.service_retention import count, readable_policy
-from clew.store.parts import Parts
-from clew.store.session_table import SCAN, SESSION
+from clew.records.service_retention import count, readable_expiry
+from clew.store import listing
+from clew.store.session import Session
 from clew.store.store import Store
 
 
@@ -45,7 +42,7 @@ class RecordReader:
         self._strict = strict
 
     def read(
-        self, conversation_id: str, key: bytes, read: Callable[[bytes], RecordRead | None]
+        self, conversation_id: str, key: str, read: Callable[[str], RecordRead | None]
     ) -> ConversationRecord | None:
         """A record; damaged messages are empty and marked. With `strict`, purges it and raises Corrupted."""
         try:
@@ -67,31 +64,32 @@ class RecordReader:
             self.report_damage(conversation_id, found.messages.damage[0], purged=purged)
             if self._strict:
                 raise found.messages.damage[0]
-        return found.found.record(readable_policy(self._store), found.messages)
+        return found.found.record(readable_expiry(self._store), found.messages)
 
     def list(self, limit: int, cursor: str | None, *, include_expired: bool) -> ListResult:
         """See `RecordService.list`."""
-        table, now, policy = Parts.of(self._store).table, self._clock(), readable_policy(self._store)
+        now, expiry = self._clock(), readable_expiry(self._store)
         is_record = self._records.is_record
-        edge = None if cursor is None else table.read_cursor(cursor)
-        rows: list[RefRow] = []
-        while len(rows) <= limit and (page := table.recent(SESSION, edge, None, None, min(SCAN, limit + 1))):
-            rows += [row for row in page if include_expired or not expiry.is_expired(policy, row, now, is_record)]
-            edge = page[-1].rank, page[-1].ref
-        last = rows[limit - 1] if len(rows) > limit else None
+        found: list[Session] = []
+        for session in listing.recent(self._store, cursor=cursor, page=min(listing.PAGE, limit + 1)):
+            if include_expired or not expiry.is_expired(session, now, is_record):
+                found.append(session)
+            if len(found) > limit:
+                break
+        more = len(found) > limit
         return ListResult(
-            items=tuple(found.summary(policy) for found in self.sound(rows[:limit])),
-            next_cursor=None if last is None else table.cursor(last.rank, last.ref),
-            total_count=count(self._store, policy, now, is_record, include_expired=include_expired),
+            items=tuple(one.summary(expiry) for one in self.sound(found[:limit])),
+            next_cursor=listing.cursor_after(self._store, found[limit - 1]) if more else None,
+            total_count=count(self._store, expiry, now, is_record, include_expired=include_expired),
         )
 
-    def sound(self, rows: Iterable[RefRow]) -> Iterator[StoredRecord]:
+    def sound(self, sessions: Iterable[Session]) -> Iterator[StoredRecord]:
         """The records that can be read; reports the others as damaged."""
-        for row in rows:
+        for session in sessions:
             try:
-                yield self._records.load_row(row)
+                yield self._records.load(session)
             except Corrupted as error:
-                self.report_damage(ids.text(row.key), error, purged=False)
+                self.report_damage(session.id, error, purged=False)
 
     def report_damage(self, conversation_id: str, error: Corrupted, *, purged: bool) -> None:
         """Emits `CorruptionDetected`."""

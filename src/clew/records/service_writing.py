@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from clew.engine.engine import whole_number
+from clew.base.values import whole_number
 from clew.errors import Conflict, NotFound
 from clew.records import schema, validation
 from clew.records.changes import RecordChange
@@ -21,7 +21,7 @@ from clew.records.schema import (
     JsonInput,
 )
 from clew.records.service_reading import RecordReader
-from clew.records.service_retention import readable_policy
+from clew.records.service_retention import readable_expiry
 from clew.records.writes import Writes
 from clew.store.store import Store
 
@@ -80,20 +80,20 @@ class RecordWriter:
 
     def announce(self, found: StoredRecord, *, summarise: bool = False) -> ConversationRecord:
         """Emits `ConversationStored`, and returns the record as it is now."""
-        self._events.emit(ConversationStored(summary=found.summary(readable_policy(self._store))))
+        self._events.emit(ConversationStored(summary=found.summary(readable_expiry(self._store))))
         if summarise and self._summarise is not None and found.fields.summary is None:
-            self._writes.after(lambda: self._summarise_now(found.row.key))
-        record = self._reader.read(found.conversation_id, found.row.key, self._recent.after_write)
+            self._writes.after(lambda: self._summarise_now(found.session.id))
+        record = self._reader.read(found.conversation_id, found.session.id, self._recent.after_write)
         if record is None:
             raise NotFound("record", found.conversation_id, hint="It was purged just after it was stored.")
         return record
 
-    def _summarise_now(self, key: bytes) -> None:
+    def _summarise_now(self, key: str) -> None:
         assert self._summarise is not None
         read = self._recent.whole(key)
         if read is None or read.found.fields.summary is not None:  # deleted or summarised before this job began
             return
-        record = read.found.record(readable_policy(self._store), read.messages)
+        record = read.found.record(readable_expiry(self._store), read.messages)
         summary = self._summarise(record)
         if summary is None:
             return
@@ -104,4 +104,4 @@ class RecordWriter:
             )
         except (Conflict, NotFound):
             return  # another writer has set a summary or deleted the record
-        self._events.emit(ConversationStored(summary=found.summary(readable_policy(self._store))))
+        self._events.emit(ConversationStored(summary=found.summary(readable_expiry(self._store))))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import NamedTuple, TypeVar
 
-from clew.engine.engine import whole_number
+from clew.base.values import whole_number
 from clew.errors import Invalid, StorageFull, Unavailable, clip
 from clew.records.background import Background, Job
 from clew.records.breaker import Breaker

@@ -22,19 +22,17 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Self
 
-from clew.backends import RefRow, Tx
 from clew.base import ids
-from clew.engine.audit import record_event
 from clew.engine.node import microseconds, moment
 from clew.engine.receipts import Failure, Kept, Receipt
 from clew.engine.session_data import SessionData
-from clew.errors import Closed, Corrupted, Invalid, SweepRefused
-from clew.retention.evaluate import Due, Evaluator, Spared, doubts
+from clew.errors import Closed, Invalid, SweepRefused
+from clew.retention.evaluate import doubts
 from clew.retention.policy import Policy
 from clew.retention.stored_policy import get_policy, needed_policy, set_policy
-from clew.store.parts import Parts
+from clew.store.judging import Due, Judgement, Spared
 from clew.store.session import Session
-from clew.store.store import Store
+from clew.store.store import Store, stop_on_close
 
 __all__ = [
     "Due",
@@ -117,8 +115,8 @@ def preview(
     `policy` replaces the store's policy for this preview. Raises Invalid if there is no policy.
     """
     found = RetentionScan(store, needed_policy(store) if policy is None else policy, now, open_sessions, quiet)
-    plan = Plan(found.judge.now, found.total, found.going, found.spared, (), 0, 0, 0, (), found.doubts)
-    if not found.rows:
+    plan = Plan(found.now, found.total, found.going, found.spared, (), 0, 0, 0, (), found.doubts)
+    if not found.going:
         return plan
     would = found.purge_rows(dry_run=True)
     return plan._replace(
@@ -168,38 +166,29 @@ class RetentionScan:
             raise Invalid(f"quiet must be a timedelta, not {type(quiet).__name__}")
         if isinstance(open_sessions, str) or not isinstance(open_sessions, Iterable):
             raise Invalid("open_sessions must be a list of sessions")
-        parts = self._parts = Parts.of(store)
-        at = moment(parts.engine.clock() if now is None else microseconds(now))
+        self.now = moment(store.clock() if now is None else microseconds(now))
         names = frozenset(_name(store, one) for one in open_sessions)
-        self.judge = Evaluator(parts.refs, policy, parts.engine.workspace, at, quiet, names, older_than)
-        self.rows: list[RefRow] = []
-        """Sessions that are due."""
-        going: list[Due] = []
-        spared: list[Spared] = []
-        rows, verdicts = parts.engine.read(lambda tx: self._verdicts(tx, only))
-        for row, verdict in zip(rows, verdicts, strict=True):
-            if isinstance(verdict, Due):
-                going.append(verdict)
-                self.rows.append(row)
-            elif verdict is not None:
-                spared.append(verdict)
-        self.total = len(rows)
-        self.going, self.spared = tuple(going), tuple(spared)
+        found = self._found = Judgement(
+            store, policy.expires_at, self.now, quiet, names, only=only, older_than=older_than
+        )
+        self.total, self.going, self.spared = found.total, found.going, found.spared
         share = policy.share if older_than is None else 1.0
-        self.doubts = doubts(self.going, self.total - self.judge.records, self.judge.newest, at, share)
+        self.doubts = doubts(found.going, found.total - found.records, found.newest, self.now, share)
+
+    @property
+    def sessions(self) -> list[Session]:
+        """The sessions that are due, in the order of `going`."""
+        return self._found.sessions
 
     def purge(self, *, force: bool = False) -> SweepReport:
         """Purges the sessions that are still due. Raises SweepRefused like `sweep`."""
         if not force:
             self.refuse_doubts()
         receipt = None
-        if self.rows:
+        if self.going:
             receipt = self.purge_rows()
-            record_event(
-                self._parts.engine, self._parts.refs, "sweep", receipt.id,
-                reason=receipt.reason, amount=len(receipt.sessions),
-            )  # fmt: skip
-        return SweepReport(self.judge.now, self.total, receipt, self.spared)
+            self._found.record_sweep(receipt)
+        return SweepReport(self.now, self.total, receipt, self.spared)
 
     def refuse_doubts(self) -> None:
         """Raises SweepRefused if there is a reason."""
@@ -208,20 +197,7 @@ class RetentionScan:
 
     def purge_rows(self, *, dry_run: bool = False) -> Receipt:
         """Purges the sessions that are due, whatever the doubts are."""
-        purger = self._parts.purger
-        return purger.purge(self.rows, reason="retention-expired", dry_run=dry_run, check=self.judge.confirm)
-
-    def _verdicts(self, tx: Tx, only: Only | None) -> tuple[list[RefRow], list[Due | Spared | None]]:
-        rows = self._parts.table.purgeable(tx)
-        if only is not None:
-            rows = [row for row in rows if self._accepts(only, row)]
-        return rows, [self.judge(tx, row) for row in rows]
-
-    def _accepts(self, only: Only, row: RefRow) -> bool:
-        try:
-            return only(self.judge.data(row))
-        except Corrupted:  # its kind is unknown; a sweep skips damaged sessions anyway
-            return False
+        return self._found.purge(dry_run=dry_run)
 
 
 def _name(store: Store, session: Session | str) -> str:
@@ -229,7 +205,7 @@ def _name(store: Store, session: Session | str) -> str:
     if isinstance(session, Session):
         return session.id
     exact = ids.maybe(session)
-    return ids.text(Parts.of(store).table.find_anywhere(session).key) if exact is None else ids.text(exact)
+    return store.sessions.find_anywhere(session).id if exact is None else ids.text(exact)
 
 
 # -- again and again
@@ -270,7 +246,7 @@ class Sweeper:
         with self._mutex:
             if self._thread is None and not self._stopping:
                 if isinstance(self._store, Store):
-                    Parts.of(self._store).threads.add(self)
+                    stop_on_close(self._store, self)
                 self._thread = threading.Thread(target=self._run, name="clew-sweeper", daemon=True)
                 self._thread.start()
         return self

@@ -1,19 +1,13 @@
-"""Stores one sealed retention policy for each workspace. The audit log records every change."""
+"""The policy that is stored for a workspace: read, replaced, or stored if there is none."""
 
 from __future__ import annotations
 
 import msgspec
 
-from clew.backends import RefRow, Tx
-from clew.engine import audit
-from clew.engine.refs import OWN, Refs
 from clew.errors import Invalid
 from clew.retention.policy import Policy
-from clew.store.parts import Parts
+from clew.store import stored_policy
 from clew.store.store import Store
-
-RETENTION = "retention"
-"""Kind of the ref that holds a store's policy."""
 
 
 def set_policy(store: Store, policy: Policy) -> None:
@@ -30,39 +24,19 @@ def _store_policy(store: Store, policy: Policy, reason: str | None = None) -> Po
     """Stores a policy; with `reason`, only if there is none. Returns the policy that is stored afterwards."""
     if not isinstance(policy, Policy):
         raise Invalid(f"policy must be a clew.retention.Policy, not {type(policy).__name__}")
-    parts = Parts.of(store)
-    engine, refs = parts.engine, parts.refs
-    payload = b"\x01" + msgspec.json.encode(policy)
-
-    def work(tx: Tx) -> Policy:
-        found = None if reason is None else _policy_row(refs, tx)
-        if found is not None:
-            return _read_policy(refs, found)  # another writer stored one first
-        own = refs.own(tx, RETENTION)
-        if own is None or refs.data(refs.verify(own)) != payload:
-            refs.change(tx, refs.add_own(tx, RETENTION), payload, look=None)
-            days = policy.days_for(engine.workspace, record=reason is not None)
-            audit.note(engine, refs, tx, "retention", "policy", reason=reason, amount=days or 0)
-        return policy
-
-    return engine.write(work)
+    days = policy.days_for(store.workspace, record=reason is not None) or 0
+    return _decode(stored_policy.replace(store, msgspec.json.encode(policy), days, reason=reason))
 
 
 def get_policy(store: Store) -> Policy | None:
     """The policy stored for this workspace, or else for the workspace without a name; None if there is neither."""
-    parts = Parts.of(store)
-    refs = parts.refs
-    row = parts.engine.read(lambda tx: _policy_row(refs, tx))
-    return None if row is None else _read_policy(refs, row)
+    found = stored_policy.read(store)
+    return None if found is None else _decode(found)
 
 
-def _policy_row(refs: Refs, tx: Tx) -> RefRow | None:
-    return refs.own(tx, RETENTION) or tx.ref("", RETENTION, OWN)
-
-
-def _read_policy(refs: Refs, row: RefRow) -> Policy:
+def _decode(policy: bytes) -> Policy:
     try:
-        return msgspec.json.decode(refs.data(refs.verify(row))[1:], type=Policy)
+        return msgspec.json.decode(policy, type=Policy)
     except msgspec.DecodeError:
         raise Invalid("a newer version of clew wrote the store's policy", hint="Upgrade clew.") from None
 

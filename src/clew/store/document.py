@@ -11,6 +11,7 @@ from clew.engine.blobs import Blobs
 from clew.engine.log import Log
 from clew.engine.node import moment
 from clew.store.parts import Parts
+from clew.store.session import Session
 
 if TYPE_CHECKING:
     from clew.engine.receipts import Receipt
@@ -59,6 +60,13 @@ class Document:
     def at(self) -> str | None:
         """The message it stands at."""
         return None if self._row.head_id is None else ids.text(self._row.head_id)
+
+    @property
+    def owner(self) -> Session | None:
+        """The session that owns it, also in the trash; None if the store owns it, or if the session was deleted."""
+        number = self._row.owner
+        row = None if number is None else self._parts.engine.read(lambda tx: tx.ref_at(number), single=True)
+        return None if row is None else Session(self._parts, row)
 
     @property
     def version(self) -> int:

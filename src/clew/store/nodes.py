@@ -12,9 +12,10 @@ from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, InsertPoint, NodeLocation,
 from clew.base import ids
 from clew.base.messages import AnyMessage, Message, Native
 from clew.base.paging import Page
+from clew.base.values import whole_number
 from clew.engine import paths
 from clew.engine.append import append_chain
-from clew.engine.engine import Draft, whole_number
+from clew.engine.engine import Draft
 from clew.engine.node import Node, microseconds, node_payload, node_row
 from clew.engine.trash import Visibility
 from clew.errors import Conflict, Corrupted, Invalid, NotFound

@@ -9,7 +9,8 @@ from clew.backends import BackendOptions
 from clew.backends.open import SERVERS
 from clew.base.ids import IdSource, new_id
 from clew.base.loading import loading
-from clew.engine.engine import MAX_BODY, Clock, wall_clock, whole_number
+from clew.base.values import Clock, whole_number
+from clew.engine.engine import MAX_BODY, wall_clock
 from clew.errors import Invalid
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ from clew.backends import ID, POS, SEQ_BITS, InsertPoint, Move, RefRow, Tx, curr
 from clew.base import ids
 from clew.base.loading import loading
 from clew.base.messages import AnyMessage, Message, Native, as_message
+from clew.base.values import whole_number
 from clew.engine import paths
 from clew.engine.append import append_chain
-from clew.engine.engine import Draft, whole_number
+from clew.engine.engine import Draft
 from clew.engine.node import Node, microseconds, moment, node_row, run_info
 from clew.engine.refs import BRANCH
 from clew.engine.remembered import Appended
@@ -300,8 +301,9 @@ def tree_of(what: Session | Node) -> int:
     """A number that is equal for sessions and messages of one tree. For modules of clew."""
     if isinstance(what, Node):
         return run_info(what).tree
-    assert what._row.tree is not None  # all sessions have one
-    return what._row.tree
+    tree = row_of(what).tree
+    assert tree is not None  # all sessions have one
+    return tree
 
 
 def is_same(one: Session, other: Session) -> bool:

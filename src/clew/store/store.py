@@ -14,10 +14,11 @@ from clew.backends import BackendOptions, Call, Durability, Tx
 from clew.backends.open import open_backend
 from clew.base.ids import IdSource, new_id, text
 from clew.base.loading import loading
-from clew.engine.engine import MAX_BODY, Clock, Engine, wall_clock
+from clew.base.values import Clock
+from clew.engine.engine import MAX_BODY, Engine, wall_clock
 from clew.errors import ClewError, Closed, Corrupted, NotFound
 from clew.store.options import Options, check_options, store_name
-from clew.store.parts import Parts
+from clew.store.parts import Parts, Stoppable
 from clew.store.sessions import Sessions
 
 if TYPE_CHECKING:
@@ -421,6 +422,15 @@ class Store:
             return self._engine.redacted(said, own=own)
         return self._engine.redacted_message(said)
 
+    def redaction_token(self, rule: str, value: str) -> str:
+        """A token that is equal for equal findings of a rule, and reveals nothing else."""
+        return self._engine.token(rule, value)
+
+    @property
+    def sealed(self) -> bool:
+        """True if it has a key: no plaintext reaches the disk."""
+        return self._engine.keyed
+
     @property
     def clock(self) -> Clock:
         """Returns the present time in microseconds since 1970."""
@@ -445,11 +455,6 @@ class Store:
     def file(self) -> str | None:
         """The path of its file; None in memory, on a server, and for a file with several names."""
         return self._engine.backend.file
-
-    @property
-    def sealed(self) -> bool:
-        """True if its data is encrypted with a key."""
-        return self._engine.keyed
 
     @property
     def unencrypted(self) -> bool:
@@ -491,6 +496,11 @@ class Store:
 def store_of(session: Session) -> Store:
     """The store of a session: another object than the one that was opened. For rooms that are given a session alone."""
     return Store(Parts.of(session))
+
+
+def stop_on_close(store: Store, thread: Stoppable) -> None:
+    """Stops a thread when the store is closed. For modules of clew."""
+    Parts.of(store).threads.add(thread)
 
 
 class CallResult(NamedTuple):

@@ -243,10 +243,25 @@ class Unit:
         )
 
     @_reads
-    def is_above(self, message: str | bytes, below: str | bytes) -> bool:
-        """True if a message is on the path to another one, or is the same."""
-        one, other = self._tx.insert_point(_key(message)), self._found(below)
-        return one is not None and other is not None and one.tree == other.tree and _above(self._tx, one.pos, other.pos)
+    def is_above(self, message: str | bytes, below: str | bytes, *, compacted: bool = False) -> bool:
+        """True if a message is on the path to another one, or is the same.
+
+        With `compacted`, also if it is on a path that a compaction replaced.
+        """
+        one, other, tx = self._tx.insert_point(_key(message)), self._found(below), self._tx
+        if one is None or other is None or one.tree != other.tree:
+            return False
+        if _above(tx, one.pos, other.pos):
+            return True
+        ends = paths.origins(self._engine, tx, other.pos)[1:] if compacted else []
+        return any(_above(tx, one.pos, end) for end in ends)
+
+    @_reads
+    def size(self, session: Session) -> int:
+        """Stored bytes of the messages down to the head of a session. NotFound, Corrupted."""
+        pos, tx = self._refs.head_state(self._tx, row_of(session)).pos, self._tx
+        runs = [] if pos is None else paths.lineage(tx, pos)
+        return sum(tx.body_bytes(run.run << SEQ_BITS, run.run << SEQ_BITS | upto) for run, upto in runs)
 
     @_writes
     def append(

@@ -14,9 +14,9 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Literal, NamedTuple, Protocol
 
-from clew.backends import BODY, POS, NodeLocation, QuarantineRow, Tx
+from clew.backends import BODY, POS, SEQ_BITS, NodeLocation, QuarantineRow, Tx
 from clew.base import ids
-from clew.engine import deletion
+from clew.engine import deletion, paths
 from clew.engine.engine import Engine
 from clew.engine.node import Node, body_context, moment, node_row, run_info
 from clew.engine.receipts import Failure, Receipt
@@ -148,6 +148,22 @@ class Quarantine:
         """The messages in quarantine, in the order of the store."""
         found = self._engine.read(self._list_rows)
         return [self._describe(row, node) for row, node in found]
+
+    def affects(self, node: str) -> bool:
+        """True if a message, or one before it on its path, is in quarantine. NotFound, Ambiguous."""
+        wanted = self._engine.resolve_node(node)
+
+        def work(tx: Tx) -> bool:
+            if not tx.maintenance.quarantined_after(-1, 1):
+                return False
+            point = tx.insert_point(wanted)
+            if point is None or point.pos is None:
+                raise NotFound("node", node)
+            runs = ((run.run << SEQ_BITS, upto) for run, upto in paths.lineage(tx, point.pos))
+            after = ((tx.maintenance.quarantined_after(low - 1, 1), low | upto) for low, upto in runs)
+            return any(found and found[0].pos <= high for found, high in after)
+
+        return self._engine.read(work)
 
     def restore(self, node: str) -> Node:
         """Restores a message, if its body opens now. Corrupted, and nothing changes, if it does not.

@@ -68,7 +68,7 @@ class Pages:
         if request.query_params.get("typing") == "1" and form_of(request) == "json":
             fast = listing.titled(self._site.store, filters.title, utc_now(), self._site.secrets)
             rows = [{"id": row.key, "title": self._name(row.title)} for row in fast]
-            return json_answer({"conversations": rows, "find": self._site.named(filters.title)})
+            return json_answer({"conversations": rows, "find": self._site.url_words(filters.title)})
         found = listing.listing(self._site.store, filters, cursor, utc_now(), self._site.secrets)
         form = form_of(request)
         if form == "json":
@@ -151,7 +151,7 @@ class Pages:
         if words.strip():
             found = finding.find_here(session, words, self._site.secrets, self._site.still_open, typing=True)
         values, complete = list(map(finding.match_value, found)), len(found) < finding.MOST
-        return json_answer({"matches": values, "complete": complete, "find": self._site.named(words)})
+        return json_answer({"matches": values, "complete": complete, "find": self._site.url_words(words)})
 
     def message(self, request: Request) -> Response:
         """The permanent URL of a message: leads to the window it is in, on the path that has it."""
@@ -196,7 +196,7 @@ class Pages:
         )
         if form == "json":
             value = finding.results_value(results, self._name if typing else str)
-            return json_answer({**value, "find": self._site.named(asked.words)} if typing else value)
+            return json_answer({**value, "find": self._site.url_words(asked.words)} if typing else value)
         if form == "md":
             lines = (
                 f"- {shown_line(group.title)} #{one.number}: {shown_line(one.text)} /c/{group.key}/m/{one.node_id}"

@@ -109,14 +109,14 @@ class Site:
             self._sealed = store.sealed
         return self._sealed
 
-    def named(self, words: str) -> str:
+    def url_words(self, words: str) -> str:
         """Words as a URL has them: a name for them if the store is sealed."""
         return self._names.name(words) if self.is_sealed else words
 
     def link(self, url: str) -> str:
         """A URL with its words named."""
         path, _, query = url.partition("?")
-        values = [(key, self.named(value) if key in _NAMED else value) for key, value in parse_qsl(query)]
+        values = [(key, self.url_words(value) if key in _NAMED else value) for key, value in parse_qsl(query)]
         return f"{path}?{urlencode(values)}" if values else path
 
     def query(self, given: Mapping[str, str]) -> dict[str, str]:

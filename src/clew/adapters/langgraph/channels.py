@@ -52,7 +52,7 @@ class StoredValues(NamedTuple):
     """What a unit has stored: the values of a checkpoint, the thread's session, and its messages, if they are new."""
 
     values: dict[str, ChannelValue]
-    home: Session
+    session: Session
     messages: KnownMessages | None
 
 
@@ -114,7 +114,7 @@ class Channels:
         """Keeps the messages of a thread, so that the next checkpoint need not read them."""
         if thread not in self._homes and len(self._homes) >= REMEMBERED:
             self._homes.clear()
-        self._homes[thread] = stored.home
+        self._homes[thread] = stored.session
         if stored.messages is not None:
             self._lists[thread, ns] = stored.messages
             self._lists.move_to_end((thread, ns))

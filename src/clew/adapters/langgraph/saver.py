@@ -142,7 +142,7 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
         def work(unit: Unit) -> tuple[StoredValues, CheckpointThread]:
             stored = self._channels.store(unit, self.serde, packed, state.thread, state.ns)
             done = msgspec.structs.replace(state, values=stored.values)
-            self._states.put(unit, stored.home, done)
+            self._states.put(unit, stored.session, done)
             return stored, done
 
         stored, done = self._keyed.write(work)

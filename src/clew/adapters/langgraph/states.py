@@ -109,12 +109,12 @@ class States:
     def get(self, thread: str, ns: str, id: str) -> Found | None:
         """`document` with its data, in a read of its own."""
         found = self._keyed.read(lambda unit: self.document(unit, thread, ns, id), single=True)
-        return None if found is None else self._found(found)
+        return None if found is None else self._open(found)
 
     def latest(self, thread: str, ns: str) -> Found | None:
         """The complete checkpoint with the highest id."""
         newest = self._keyed.read(lambda unit: self._find_newest(unit, thread, ns, self._thread_key("ns", thread, ns)))
-        if newest is not None and not newest[0].unordered and (found := self._found(newest[1])).state.checkpoint:
+        if newest is not None and not newest[0].unordered and (found := self._open(newest[1])).state.checkpoint:
             return found
         # Ids are out of order, or only writes of the newest one have arrived.
         return next((one for one in self.within(thread, ns) if one.state.checkpoint is not None), None)
@@ -122,7 +122,7 @@ class States:
     def within(self, thread: str, ns: str | None = None) -> Iterator[Found]:
         """The checkpoints of a thread, or of one of its namespaces, highest id first."""
         if ns is None:
-            owned = map(self._found, self._keyed.read(lambda unit: self._owned(unit, thread)))
+            owned = map(self._open, self._keyed.read(lambda unit: self._owned(unit, thread)))
             yield from sorted(owned, key=lambda one: one.state.id, reverse=True)
             return
         index = self._thread_key("ns", thread, ns)
@@ -207,11 +207,11 @@ class States:
             return known, one
         return None
 
-    def _found(self, document: Document) -> Found:
+    def _open(self, document: Document) -> Found:
         return Found(document, self.read(document))
 
     def _all(self, **filters: bytes) -> Iterator[Found]:
-        return map(self._found, self._keyed.store.documents(STATE, **filters))
+        return map(self._open, self._keyed.store.documents(STATE, **filters))
 
     def _labels(self, state: CheckpointThread, is_late: bool) -> list[bytes]:
         labels = [self._unordered(state.thread, state.ns)] if is_late else []

@@ -1,4 +1,4 @@
-"""Writes clew's own export: see `clew.exports.jsonl_lines`."""
+"""Writes clew's own export: see `clew.store.jsonl.lines`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from clew.engine.log import Log
 from clew.engine.node import Node, microseconds, node_row
 from clew.engine.session_data import unpack
 from clew.errors import Conflict, Corrupted, NotFound
-from clew.exports.jsonl_lines import (
+from clew.store.export_guard import refuse
+from clew.store.jsonl.lines import (
     KINDS,
     VERSION,
     BlobLine,
@@ -32,7 +33,6 @@ from clew.exports.jsonl_lines import (
     encode,
     pack,
 )
-from clew.store.export_guard import refuse
 from clew.store.parts import Parts
 from clew.store.session import Session, row_of
 from clew.store.session_table import SESSION, SUBAGENT

@@ -1,4 +1,4 @@
-"""Reads clew's own export into a store: see `clew.exports.jsonl_lines`."""
+"""Reads clew's own export into a store: see `clew.store.jsonl.lines`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from clew.engine.node import is_clean_version, node_payload, node_row
 from clew.engine.purged import recall
 from clew.engine.session_data import unpack as unpack_session
 from clew.errors import Conflict, Invalid, NotFound
-from clew.exports.jsonl_lines import (
+from clew.store.jsonl.lines import (
     KINDS,
     VERSION,
     BlobLine,
