@@ -89,8 +89,7 @@ def test_a_record_that_another_changes_before_anybody_looks(proxy: Proxy, server
         service, theirs = RecordService(store), RecordService(other)
         for one in (service, theirs):
             one.initialize()
-        if operation == "update":
-            made(service, "talk")
+        version = made(service, "talk").blob_version if operation == "update" else None
 
         def change() -> None:
             theirs.update("talk", {"title": "theirs", "appendMessages": [frame(9, content="other")]})
@@ -100,7 +99,7 @@ def test_a_record_that_another_changes_before_anybody_looks(proxy: Proxy, server
             if operation == "create":
                 service.create(given("talk"))
             else:
-                service.update("talk", {"title": "mine"}, expected_version=1)
+                service.update("talk", {"title": "mine"}, expected_version=version)
         assert proxy.cuts == 1
         found = service.get("talk")
         assert found is not None
