@@ -89,7 +89,7 @@ def test_a_record_that_another_changes_before_anybody_looks(proxy: Proxy, server
         service, theirs = RecordService(store), RecordService(other)
         for one in (service, theirs):
             one.initialize()
-        version = made(service, "talk").blob_version if operation == "update" else None
+        version = made(service, "talk").storage.blob_version if operation == "update" else None
 
         def change() -> None:
             theirs.update("talk", {"title": "theirs", "appendMessages": [frame(9, content="other")]})
