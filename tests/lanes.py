@@ -380,6 +380,8 @@ tests/web/test_browser_features.py::test_changes_by_keyboard
 tests/web/test_browser_features.py::test_prompts_go_on_beyond_the_window
 tests/web/test_browser_features.py::test_print_and_less_motion
 tests/web/test_browser_features.py::test_the_results_page_follows_its_field
+tests/web/test_words.py::test_the_browser_keeps_no_words[[]plain-*
+tests/web/test_words.py::test_the_browser_keeps_no_words[[]*-no script]
 
 # documents whose code takes long, what `make check` checks as well, and benchmarks, which only have to run
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/write-a-backend.md]
