@@ -733,7 +733,7 @@ def test_a_session_that_is_trashed_during_a_rewind(store, session, checkpoints, 
 
 
 def test_contents_of_a_deleted_session_are_not_stored(store, session, repository, say):
-    """A capture that goes on after its session was deleted stores nothing, also if a fork has the same messages."""
+    """A capture that continues after its session was deleted stores nothing, even if a fork has the same messages."""
     say()
     session.fork()
     keep = ContentWriter(repository)

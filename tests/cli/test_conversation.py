@@ -91,7 +91,7 @@ def test_a_deleted_root_leaves_no_title(clew_cli):
 
 
 def test_deleting_an_unknown_message(clew_cli, talk):
-    """An unknown id fails; a session is told from a message."""
+    """Deleting an unknown id fails; the id of a session is refused, with a hint."""
     id = talk("One")
     assert clew_cli("conversation", "delete", id_of("abc123")).code == 3
     done = clew_cli("conversation", "delete", id)

@@ -163,7 +163,7 @@ class Worker:
                 self.say(session.refresh())
 
     def rotate(self) -> None:
-        """Goes on with a rotation that was cut short, or begins one."""
+        """Resumes an interrupted rotation, or starts one."""
         status = self.store.key_status()
         names = [clew.keys.key_id(key).hex() for key in KEYS]
         at = names.index(status.key_ids[0])

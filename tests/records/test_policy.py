@@ -238,7 +238,7 @@ def test_two_sweeps_at_once_report_no_failures(path: Path, clock: FakeClock) -> 
 @pytest.mark.checklist("C37")
 @pytest.mark.parametrize("way", ["hold", "rename", "retain"])
 def test_a_change_made_through_the_session_conflicts(path: Path, clock: FakeClock, way: str) -> None:
-    """Every field of a record takes part in its version, whoever sets it."""
+    """Changing any field of a record changes its version, through any method."""
     with clew.open(path, clock=clock) as store, RecordService(store) as service:
         version = made(service, "talk").storage.blob_version
         session = store.sessions.latest()

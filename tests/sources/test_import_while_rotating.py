@@ -1,4 +1,4 @@
-"""An import goes on while the key of a store is changed, wherever the change was stopped."""
+"""An import works during a key change, whichever step the change was stopped at."""
 
 from __future__ import annotations
 

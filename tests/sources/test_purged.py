@@ -70,7 +70,7 @@ def test_a_file_that_grows_brings_no_title_back(store: clew.Store, file: Path) -
 
 
 def test_again_brings_it_back(store: clew.Store, file: Path) -> None:
-    """With `again` a purged conversation is imported whole, and goes on as usual."""
+    """With `again` a purged conversation is imported whole, and its new messages follow as usual."""
     take(store, file)
     store.sessions.purge([SESSION])
     assert take(store, file).conversations == ()
