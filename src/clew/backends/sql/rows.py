@@ -250,8 +250,8 @@ class SqlTx(SqlBlobTx, SqlMaintenanceTx):
 
     def count_refs(self, workspace: str, kind: str, *, look: bytes | None, label: bytes | None, now: int) -> int:
         values = (workspace, kind, now, now, look, look)
-        name, values = ("count_refs", values) if label is None else ("count_label", (label, *values))
-        return int(self._one(name, *values)[0])
+        found = self._one("count_refs", *values) if label is None else self._one("count_label", label, *values)
+        return int(found[0])
 
     def refs_owned(self, ref: int) -> list[RefRow]:
         return self._rows(RefRow._make, "refs_owned", ref)
