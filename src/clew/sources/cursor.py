@@ -372,7 +372,7 @@ def read_text(item: Item) -> Iterator[Part]:
             yield Entry(conversation=name, raw=raw, key=f"text {before}")
             said = data[turn.end() : end].decode(errors="replace")
             yield Entry(
-                conversation=name, raw=b"", key=before, id=id, message=_spoken(turn[1].decode(), said), parent=parent,
+                conversation=name, raw=b"", key=before, id=id, message=_turn_message(turn[1].decode(), said), parent=parent,
                 created_at=when(item.modified),
             )  # fmt: skip
             parent = id
@@ -385,7 +385,7 @@ def _name(item: Item) -> str:
     return f"transcript {os.path.basename(item.member or item.path).rpartition('.')[0]}"
 
 
-def _spoken(role: str, text: str) -> Message:
+def _turn_message(role: str, text: str) -> Message:
     """A turn in plain text: words, and what stands below markers in brackets."""
     marks = list(_PART.finditer(text))
     data: Json = {"role": role, "content": text[: marks[0].start()].strip() if marks else text.strip()}

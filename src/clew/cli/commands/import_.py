@@ -230,9 +230,10 @@ def _watch(paths: tuple[str, ...], asked: _Asked) -> int:
 
 
 def _find(store: clew.Store, paths: list[str], asked: _Asked, roots: Sequence[str] = ()) -> list[Found]:
+    from clew.sources.filtering import OfProject
     from clew.sources.history import ImportHistory
     from clew.sources.langgraph import find_on_server, is_url
-    from clew.sources.registry import OfProject, find
+    from clew.sources.registry import find
 
     history = ImportHistory(store)
     files = [path for path in paths if not is_url(path)]
