@@ -372,8 +372,8 @@ def read_text(item: Item) -> Iterator[Part]:
             yield Entry(conversation=name, raw=raw, key=f"text {before}")
             said = data[turn.end() : end].decode(errors="replace")
             yield Entry(
-                conversation=name, raw=b"", key=before, id=id, message=_turn_message(turn[1].decode(), said), parent=parent,
-                created_at=when(item.modified),
+                conversation=name, raw=b"", key=before, id=id, message=_turn_message(turn[1].decode(), said),
+                parent=parent, created_at=when(item.modified),
             )  # fmt: skip
             parent = id
 
