@@ -14,7 +14,7 @@ from clew.providers.usage import usage_of
 from clew.store.origin import origin_of
 from clew.store.session import Session, row_of
 from clew.store.store import Store
-from clew.store.usage import Answers, Group, Spent
+from clew.store.usage import Answers, UsageGroup, Spent
 
 Progress = Callable[[int, int], None]
 PAGE = 500
@@ -63,7 +63,7 @@ class Stats(NamedTuple):
     """Answers whose tokens are unknown. If there are any, the sums are lower bounds."""
     damaged: int
     """Messages that cannot be read. They are not counted."""
-    usage: dict[Group, Spent]
+    usage: dict[UsageGroup, Spent]
     """The answers by day, model, directory, tool and git branch."""
     prices: str
     """The day of the price list."""
@@ -109,7 +109,7 @@ def stats(
                     damaged += 1
                     continue
                 if used is not None:
-                    answers.add(used, Group(day, used.model, *home))
+                    answers.add(used, UsageGroup(day, used.model, *home))
             before = counted.get((day, home), _NOTHING)
             counted[day, home] = before._replace(messages=before.messages + 1, turns=before.turns + (role == "user"))
         seen += len(page.items)
@@ -123,7 +123,7 @@ _NOTHING = Tally()
 
 def _summed(
     counted: dict[tuple[str, _Home], Tally],
-    usage: dict[Group, Spent],
+    usage: dict[UsageGroup, Spent],
     sessions: tuple[dict[str, int], ...],
     damaged: int,
     prices: str,

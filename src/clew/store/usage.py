@@ -14,7 +14,7 @@ from clew.store.session import Session
 from clew.store.store import Store
 
 
-class Group(NamedTuple):
+class UsageGroup(NamedTuple):
     """Where an answer belongs."""
 
     day: str
@@ -58,10 +58,10 @@ class Answers:
 
     def __init__(self, prices: Prices) -> None:
         self._prices = prices
-        self._sums: dict[Group, Spent] = {}
-        self._named: dict[int, tuple[Group, Lanes | None, int | None]] = {}
+        self._sums: dict[UsageGroup, Spent] = {}
+        self._named: dict[int, tuple[UsageGroup, Lanes | None, int | None]] = {}
 
-    def add(self, used: AnswerUsage, group: Group) -> None:
+    def add(self, used: AnswerUsage, group: UsageGroup) -> None:
         """Adds an answer, or one line of it. The group is that of its first line."""
         if used.id is None:
             self._count(group, used.lanes, used.cost)
@@ -76,14 +76,14 @@ class Answers:
                 used = used._replace(cost=cost if used.cost is None else max(cost, used.cost))
         self._named[key] = group, used.lanes, used.cost
 
-    def groups(self) -> dict[Group, Spent]:
+    def groups(self) -> dict[UsageGroup, Spent]:
         """The sums so far, by group."""
         named, self._named = self._named, {}
         for group, lanes, cost in named.values():
             self._count(group, lanes, cost)
         return self._sums
 
-    def _count(self, group: Group, lanes: Lanes | None, noted: int | None) -> None:
+    def _count(self, group: UsageGroup, lanes: Lanes | None, noted: int | None) -> None:
         cost: float | None = noted
         if noted is None and lanes is not None:
             cost = self._prices.cost(lanes, group.model, group.day)
@@ -121,7 +121,7 @@ def conversation_usage(store: Store, session: Session, prices: Prices | None = N
             with suppress(Corrupted):
                 used = usage_of(node.said) if node.role == "assistant" else None
                 if used is not None:
-                    answers.add(used, Group(node.created_at.date().isoformat(), used.model, name))
+                    answers.add(used, UsageGroup(node.created_at.date().isoformat(), used.model, name))
         left += part.subagents()
     total, parts, models = Spent(), {"": Spent()}, dict[str, Spent]()
     for group, spent in answers.groups().items():
