@@ -156,6 +156,7 @@ ALLOWED = {
     "agents/mirror_files.py": "a new file (O_EXCL)",
     "exports/to_files.py": "a file that was just made in a new folder",
     "exports/to_html.py": "a file of the package",
+    "providers/prices.py": "a file of the package",
     "web/site.py": "a file of the package",
     "web/downloads.py": "an archive that is written to a pipe",
     "sources/items.py": "members of an archive that `open_regular` has opened, and a map of a private copy",

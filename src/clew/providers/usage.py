@@ -14,7 +14,6 @@ import msgspec
 
 from clew.base.messages import AnyMessage, Message
 from clew.errors import Invalid
-from clew.providers.histories.opencode import inner
 from clew.providers.json_values import Json, as_dict, as_word
 from clew.providers.view import parse
 
@@ -106,7 +105,8 @@ def usage_of(said: AnyMessage) -> AnswerUsage | None:
         except (msgspec.MsgspecError, Invalid, UnicodeDecodeError, RecursionError):
             found = _Fields()
     extra = said.extra or {}
-    info = inner(as_dict(found.info)) if said.provider == "opencode" else {}
+    info = as_dict(found.info) if said.provider == "opencode" else {}
+    info = as_dict(info.get("data")) or info  # a row of its database, or a file
     model = found.model or info.get("modelID") or extra.get("model")
     if model == SYNTHETIC:
         return None
