@@ -148,8 +148,7 @@ ALLOWED = {
     "backends/": "the store's own files, which SQLite and the store's locks need",
     "testing/": "files that tests make",
     "base/outside.py": "the one place that opens files by a name from outside",
-    "base/files.py": "new files under random names, and folders",
-    "base/mounts.py": "a file of the system",
+    "base/files.py": "new files, folders, and a file of the system",
     "checkpoints/root.py": "folders, and new files under names of its own",
     "agents/cpe/reader.py": "SQLite opens what `open_outside` has opened before",
     "agents/cpe/writer.py": "a new file in a new folder",
@@ -169,7 +168,6 @@ ALLOWED = {
     "cli/root.py": "/dev/null",
     "cli/setup/ask.py": "/dev/tty",
     "cli/setup/installation.py": "a file of the installation",
-    "base/places.py": "a new file (O_EXCL)",
 }
 """Modules that open files in another way, each with the reason."""
 METHODS = {"read_bytes", "read_text", "write_bytes", "write_text", "copyfile", "copy", "copy2", "copytree", "move"}
