@@ -73,7 +73,7 @@ class Sweeper:
         self._open = open_sessions or (lambda: ())
         self._loop: Any = None
         self._sync = sync.Sweeper(
-            unwrap(store), every=every, open_sessions=self._opened,
+            unwrap(store), every=every, open_sessions=self._sync_sessions,
             on_swept=self._on_loop(on_swept), on_error=self._on_loop(on_error),
         )  # fmt: skip
 
@@ -90,7 +90,7 @@ class Sweeper:
         with anyio.CancelScope(shield=True):
             await to_thread.run_sync(self._sync.stop)
 
-    def _opened(self) -> list[Any]:
+    def _sync_sessions(self) -> list[Any]:
         return [unwrap(one) for one in self._open()]
 
     def _on_loop(self, callback: Callable[[Any], object] | None) -> Callable[[Any], object] | None:
