@@ -153,7 +153,7 @@ ALLOWED = {
     "agents/cpe/reader.py": "SQLite opens what `open_outside` has opened before",
     "agents/cpe/writer.py": "a new file in a new folder",
     "agents/store.py": "its own function `open`, for stores",
-    "agents/mirror_files.py": "a new file (O_EXCL)",
+    "agents/files.py": "a new file (O_EXCL)",
     "exports/to_files.py": "a file that was just made in a new folder",
     "exports/to_html.py": "a file of the package",
     "providers/prices.py": "a file of the package",
