@@ -32,7 +32,7 @@ from clew.cli.output.text import (
     width,
 )
 from clew.cli.setup.find import find, find_session
-from clew.cli.setup.open_store import cpe_file, in_settings, open_or_create, store_option, view_cpe
+from clew.cli.setup.open_store import cpe_file, default_rules, open_or_create, store_option, view_cpe
 from clew.providers.errors import ProviderError
 from clew.providers.registry import OFFLINE
 from clew.store.origin import origin_of
@@ -179,7 +179,7 @@ def _cpe_saver() -> CpeSaver | None:
         return None
     from clew.cli.chat.conversation import CpeSaver
 
-    return CpeSaver(file, view_cpe(file.path, redact=in_settings()))
+    return CpeSaver(file, view_cpe(file.path, redact=default_rules()))
 
 
 def _elsewhere(session: clew.Session | None) -> str:

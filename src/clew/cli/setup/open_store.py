@@ -65,12 +65,12 @@ def open_or_create(*, redact: Rules | None = None, timeout: float | None = None)
         folder = os.path.dirname(path)
         make_private_folder(folder, hint="Choose another location for the store with --db or CLEW_DB.")
         keep_from_sync(folder)
-    return _open(path, create=True, redact=in_settings() if redact is None else redact, timeout=timeout)[0]
+    return _open(path, create=True, redact=default_rules() if redact is None else redact, timeout=timeout)[0]
 
 
 def open_existing(*, tidy: bool = True) -> clew.Store:
     """Opens the store. NotFound if it does not exist. `tidy` as for `clew.open`."""
-    return _open(_existing(), create=False, tidy=tidy, redact=in_settings())[0]
+    return _open(_existing(), create=False, tidy=tidy, redact=default_rules())[0]
 
 
 def open_untouched() -> clew.Store:
@@ -159,7 +159,9 @@ def open_with_key(key: Key) -> clew.Store:
 def open_unasked(key: Key | None) -> clew.Store:
     """`open_existing` with this key, or that of the command line; asks nothing on the terminal. Sealed, WrongKey."""
     source = key_source()
-    return _connect(_existing(), key=source.key() if key is None and source is not None else key, redact=in_settings())
+    return _connect(
+        _existing(), key=source.key() if key is None and source is not None else key, redact=default_rules()
+    )
 
 
 def key_source() -> KeySource | None:
@@ -259,7 +261,7 @@ def rules(also: Iterable[str]) -> Rules:
     return Rules(builtin(*also))
 
 
-def in_settings() -> Rules | None:
+def default_rules() -> Rules | None:
     """The rules of the setting `redact`; None if it is off."""
     value = settings.current().value("redact")
     if value in (None, settings.OFF):
