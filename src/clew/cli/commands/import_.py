@@ -15,7 +15,8 @@ import clew
 from clew.base.outside import open_outside
 from clew.base.visible import plain
 from clew.cli.exits import PARTIAL
-from clew.cli.importing.report import MOST, StopSwitch, file_row
+from clew.cli.importing.found import HISTORY, choose, json_rows, table, tell_unreadable, this_home
+from clew.cli.importing.report import MOST, StopSwitch, file_row, import_files
 from clew.cli.options import dry_run_option, examples, yes_option
 from clew.cli.output.json import Form, home_short, iso, json_options, out_lines
 from clew.cli.output.text import bold, dim, many, note, out_json, out_jsonl, warn
@@ -23,14 +24,13 @@ from clew.cli.output.times import local, parse_since
 from clew.cli.setup.ask import can_ask
 from clew.cli.setup.open_store import is_cpe, open_for_reading, open_or_create, store_option
 from clew.errors import ClewError
-from clew.sources.registry import Found
+from clew.sources.registry import Found, find, places, source_named, sources
 from clew.sources.run import UNWRITABLE, FileOutcome, run
-from clew.sources.runs import Run, run_handle
+from clew.sources.runs import Run, list_runs, run_handle
 from clew.sources.watching import watch
 
 if TYPE_CHECKING:
     from clew.sources.contract import Source
-    from clew.sources.registry import Found
 
 
 class _Asked(NamedTuple):
@@ -109,8 +109,6 @@ def import_(
     --watch imports what is new at PATH, or else in all histories on this machine, and then every message within two
     seconds after it is written. It prints a line for each conversation that has grown.
     """
-    from clew.sources.registry import source_named
-
     if undo is not None or runs:
         if paths:
             raise click.UsageError("--undo and --runs take no PATH")
@@ -126,8 +124,6 @@ def import_(
 
 def _import_found(asked: _Asked, *, yes: bool) -> int:
     """Lists the histories on this machine, and imports those that were chosen; returns the exit code."""
-    from clew.cli.importing.found import choose, json_rows, table, tell_unreadable, this_home
-    from clew.sources.registry import sources
     from clew.sources.survey import survey
 
     home = this_home()
@@ -157,17 +153,11 @@ def _import_found(asked: _Asked, *, yes: bool) -> int:
 
 
 def _no_history() -> clew.NotFound:
-    from clew.cli.importing.found import HISTORY
-
     hint = "Name a file or a folder: clew import PATH. 'clew sources' lists where clew looks."
     return clew.NotFound(HISTORY, "", hint=hint)
 
 
 def _import_sources(chosen: list[Source], asked: _Asked) -> int:
-    from clew.cli.importing.found import this_home
-    from clew.cli.importing.report import import_files
-    from clew.sources.registry import places
-
     home = this_home()
     with _store(asked.dry_run) as store:
         by_path: dict[tuple[str, str | None], Found] = {}  # several sources may be looked for in one closed folder
@@ -187,7 +177,6 @@ def _import_sources(chosen: list[Source], asked: _Asked) -> int:
 def _import_paths(paths: tuple[str, ...], asked: _Asked) -> int:
     """Imports what is at these paths; returns the exit code."""
     from clew.cli.importing.other_files import from_cpe_file
-    from clew.cli.importing.report import import_files
     from clew.sources.langgraph_server import is_url, without_password
 
     codes: list[int] = []
@@ -217,9 +206,7 @@ def _import_paths(paths: tuple[str, ...], asked: _Asked) -> int:
 
 def _watch(paths: tuple[str, ...], asked: _Asked) -> int:
     """Imports what is new at these paths, or in the histories on this machine, until Ctrl-C; returns the exit code."""
-    from clew.cli.importing.found import this_home
     from clew.sources.langgraph_server import is_url
-    from clew.sources.registry import places, sources
 
     if any(map(is_url, paths)):
         raise click.UsageError("--watch takes files and folders, not a URL")
@@ -240,7 +227,6 @@ def _find(store: clew.Store, paths: list[str], asked: _Asked, roots: Sequence[st
     from clew.sources.filtering import OfProject
     from clew.sources.history import ImportHistory
     from clew.sources.langgraph_server import find_on_server, is_url
-    from clew.sources.registry import find
 
     history = ImportHistory(store)
     files = [path for path in paths if not is_url(path)]
@@ -274,8 +260,6 @@ def _import_other(store: clew.Store, path: str, found: list[Found], asked: _Aske
 
 
 def _list_runs(form: Form) -> int:
-    from clew.sources.runs import list_runs, run_handle
-
     with open_for_reading() as store:
         found = [(run_handle(store, one.id), one) for one in list_runs(store)]
     if form != "text":
