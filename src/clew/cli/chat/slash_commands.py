@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 import clew
-from clew.base.mounts import mount_of
+from clew.base.files import mount_of
 from clew.base.visible import plain
 from clew.cli.chat import models
 from clew.cli.chat.attachments import read, repeat_question
