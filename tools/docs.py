@@ -147,7 +147,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
         [
             "retention/policy:Policy",
             *(f"retention/__init__:{name}" for name in ("preview", "Plan", "sweep", "SweepReport")),
-            *(f"retention/stored_policy:{name}" for name in ("set_policy", "get_policy")),
+            *(f"retention/__init__:{name}" for name in ("set_policy", "get_policy")),
             "store/judging:Due",
             "store/judging:Spared",
             "retention/__init__:Sweeper",
