@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -59,13 +59,17 @@ def path(tmp_path: Path) -> Path:
 def indexed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of all messages that are read to be indexed."""
     found: list[int] = []
-    row = Index._row
+    fill = FtsTables.fill
 
-    def noted(self: Index, ord: int, place: Any) -> Any:
-        found.append(ord)
-        return row(self, ord, place)
+    def noted(self: FtsTables, part: Any, last: int, batches: Any) -> None:
+        def read() -> Iterator[Any]:
+            for batch in batches:
+                found.extend(ord for ord, _, _ in batch)
+                yield batch
 
-    monkeypatch.setattr(Index, "_row", noted)
+        fill(self, part, last, read())
+
+    monkeypatch.setattr(FtsTables, "fill", noted)
     return found
 
 
@@ -155,8 +159,8 @@ def test_no_image_is_made_of_what_was_purged_meanwhile(path: Path) -> None:
         assert 41 not in {low for _, low, _, _ in images(path)}
         index = Parts.of(one).search.index
         assert isinstance(index, Index)
-        assert index._images is not None
-        index._images.save(FtsTables(index.open()), "words")
+        assert index.images is not None
+        index.images.save(FtsTables(index.open()), "words")
         assert 41 not in {low for _, low, _, _ in images(path)}
         assert len(one.search("word", limit=200)) == 90
 

@@ -40,7 +40,7 @@ class Index:
         self._all_images = None if engine.backend.file is None else PartImages(engine, engine.backend.file)
 
     @property
-    def _images(self) -> PartImages | None:
+    def images(self) -> PartImages | None:
         """The images of a sealed store's index."""
         return self._all_images if self._engine.keyed else None
 
@@ -58,7 +58,7 @@ class Index:
     def shred(self) -> bool:
         """Removes the words of deleted messages from the files; False if another process prevents it."""
         cleared = self._file.shred(self._follow_now)
-        return (self._images is None or self._images.shred()) and cleared
+        return (self.images is None or self.images.shred()) and cleared
 
     def refill(self) -> None:
         """Fills parts that `shred` has emptied, if they are few, so that the next search need not."""
@@ -99,7 +99,7 @@ class Index:
 
     def _catch_up(self, tables: FtsTables, mode: Mode, growth: Growth, progress: Progress | None) -> int:
         """Adds new nodes and removes deleted ones. Returns the number of the last indexed node."""
-        images = self._images
+        images = self.images
         if images is not None and not tables.parts(mode):
             images.load(tables, mode)
         tables.conn.execute("BEGIN IMMEDIATE")
@@ -176,8 +176,8 @@ class Index:
         done = tables.standing(mode).deletion
         if not self._belongs(tables, mode) or (done is not None and done < first - 1):
             tables.clear()
-            if self._images is not None:
-                self._images.remove()
+            if self.images is not None:
+                self.images.remove()
             done = None
         deletions = [] if done is None else self._engine.read(partial(deletions_after, after=done))
         tables.follow(
