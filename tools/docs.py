@@ -212,7 +212,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
     (
         "clew.records",
         "Conversations kept by policy. Shapes have the names of their fields in camelCase when they are JSON.",
-        ["records/service:RecordService", "records/deferred:Pending", "records/breaker:CircuitOpen"]
+        ["records/service:RecordService", "records/deferred:Pending", "records/writes:CircuitOpen"]
         + [f"records/schema:{name}" for name in RECORDS.split()],
     ),
     (

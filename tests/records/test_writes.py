@@ -12,10 +12,10 @@ import pytest
 import clew
 from clew.errors import Conflict, ShutdownIncomplete, StorageFull, Unavailable
 from clew.records import CircuitOpen, Pending, RecordService, events
-from clew.records.breaker import Breaker
-from clew.records.latency import Latency
+from clew.records.writes import Breaker
+from clew.records.writes import Latency
 from clew.records.repository import Repository
-from clew.records.service_reading import RecordReader
+from clew.records.service import RecordReader
 from clew.records.writes import Limits, Writes
 from clew.store.parts import Parts
 from clew.store.store import Store
