@@ -65,15 +65,20 @@ class Expiry:
 
     def __init__(self, store: Store, policy: Policy | None) -> None:
         self._store = store
-        self._policy = policy
+        days = None if policy is None else policy.days_for(store.workspace)
+        record_days = None if policy is None else policy.days_for(store.workspace, record=True)
+        self._days = days, record_days
+        """Days for a session of other programs, and for a record; None for no limit."""
 
     def is_expired(self, session: Session, now: int, is_record: IsRecord) -> bool:
         """True if the session has expired and is not held. Allows for a clock that was behind."""
         life = lifetime(session, now)
         if life.held:
             return False
-        either = {self._end(life, record) <= now for record in (False, True)}
-        return either.pop() if len(either) == 1 else self._end(life, is_record(session)) <= now
+        end = self._end(life, False)
+        if self._days[0] != self._days[1] and (end <= now) != (self._end(life, True) <= now):
+            return self._end(life, is_record(session)) <= now
+        return end <= now
 
     def info(self, session: Session, record: bool) -> RetentionInfo:
         """The session's retention in the form of the schema."""
@@ -86,9 +91,7 @@ class Expiry:
 
     def overdue(self, now: int, is_record: IsRecord) -> Iterator[Session]:
         """Sessions without their own retention that have expired under the policy."""
-        policy, workspace = self._policy, self._store.workspace
-        windows = () if policy is None else (policy.days_for(workspace), policy.days_for(workspace, record=True))
-        days = [one for one in windows if one is not None]
+        days = [one for one in self._days if one is not None]
         if not days:
             return
         for session in recent(self._store, before=now - min(days) * DAY + 1):
@@ -99,5 +102,5 @@ class Expiry:
         """When a session expires, if it has no further activity."""
         if life.ends_at is not None:
             return life.ends_at
-        days = None if self._policy is None else self._policy.days_for(self._store.workspace, record=record)
+        days = self._days[record]
         return NEVER if days is None else life.active_at + days * DAY

@@ -17,7 +17,7 @@ from clew.records import encrypted_blob, events, schema, validation
 from clew.records.deferred import MOST, MOST_BYTES, Pending, seconds
 from clew.records.deletion import Purging
 from clew.records.events import Calls, ConversationExported, ConversationStored, CorruptionDetected, Events
-from clew.records.expiry import DEFAULT, check_policy, check_store, count, readable_expiry
+from clew.records.expiry import DEFAULT, Expiry, check_policy, check_store, count, readable_expiry
 from clew.records.frames import ForeignFormat, Type, attachment
 from clew.records.record_data import StoredRecord
 from clew.records.redactor import rules_for
@@ -69,9 +69,16 @@ class RecordReader:
         self._strict = strict
 
     def read(
-        self, conversation_id: str, key: str, read: Callable[[str], RecordRead | None]
+        self,
+        conversation_id: str,
+        key: str,
+        read: Callable[[str], RecordRead | None],
+        expiry: Expiry | None = None,
     ) -> ConversationRecord | None:
-        """A record; damaged messages are empty and marked. With `strict`, purges it and raises Corrupted."""
+        """A record; damaged messages are empty and marked. With `strict`, purges it and raises Corrupted.
+
+        A caller that has read the policy just before passes it as `expiry`.
+        """
         try:
             found = read(key)
         except Corrupted:
@@ -91,7 +98,7 @@ class RecordReader:
             self.report_damage(conversation_id, found.messages.damage[0], purged=purged)
             if self._strict:
                 raise found.messages.damage[0]
-        return found.found.record(readable_expiry(self._store), found.messages)
+        return found.found.record(expiry or readable_expiry(self._store), found.messages)
 
     def list(self, limit: int, cursor: str | None, *, include_expired: bool) -> ListResult:
         """See `RecordService.list`."""
@@ -178,10 +185,11 @@ class RecordWriter:
 
     def announce(self, found: StoredRecord, *, summarise: bool = False) -> ConversationRecord:
         """Emits `ConversationStored`, and returns the record as it is now."""
-        self._events.emit(ConversationStored(summary=found.summary(readable_expiry(self._store))))
+        expiry = readable_expiry(self._store)
+        self._events.emit(ConversationStored(summary=found.summary(expiry)))
         if summarise and self._summarise is not None and found.fields.summary is None:
             self._writes.after(lambda: self._summarise_now(found.session.id))
-        record = self._reader.read(found.conversation_id, found.session.id, self._recent.after_write)
+        record = self._reader.read(found.conversation_id, found.session.id, self._recent.after_write, expiry)
         if record is None:
             raise NotFound("record", found.conversation_id, hint="It was purged just after it was stored.")
         return record
