@@ -230,7 +230,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
             "agents/session:Session",
             "agents/metadata:SessionMetadata",
             "agents/metadata:project_hash",
-            "agents/options:Options",
+            "agents/session:Options",
             "agents/transcript:Transcript",
             "agents/transcript:TranscriptEvent",
             "agents/memory:Memory",
@@ -304,7 +304,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
     (
         "clew.aio",
         AIO,
-        ["aio/__init__:open", "aio/__init__:Opening", "aio/retention:Sweeper", "aio/watch:Watch"],
+        ["aio/__init__:open", "aio/__init__:Opening", "aio/retention:Sweeper", "aio/proxy:Watch"],
     ),
     ("clew.agents.mcp", "", ["agents/mcp/tools:server"]),
     (

@@ -13,9 +13,8 @@ from clew.agents.cleanup_report import CleanupReport
 from clew.agents.memory import Memory
 from clew.agents.metadata import EXIT, HASH, IMPORTED, SessionMetadata, project_hash
 from clew.agents.mirror import Mirror, MirrorReport
-from clew.agents.options import Options, parse
 from clew.agents.serial import IncomingMessage
-from clew.agents.session import Session, changed_extra, fresh
+from clew.agents.session import Options, Session, changed_extra, fresh, parse
 from clew.agents.transcript import Transcript, TranscriptEvent
 from clew.base import codec, ids
 from clew.base.loading import loading

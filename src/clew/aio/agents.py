@@ -12,9 +12,9 @@ from anyio import to_thread
 from clew import agents
 from clew.agents import ImportReport, Mirror, memory, session, store, transcript
 from clew.agents.store import closes_store, store_of
-from clew.aio.dispatch import Threads
 from clew.aio.proxy import Proxy
 from clew.aio.store import Store
+from clew.aio.threads import Threads
 
 
 def open(path: str | os.PathLike[str], **options: Any) -> Opening:

@@ -11,7 +11,7 @@ from clew.agents.cleanup_report import CleanupReport
 from clew.agents.metadata import SessionMetadata
 from clew.agents.mirror import Mirror as _Mirror
 from clew.agents.mirror import MirrorReport
-from clew.agents.options import Options
+from clew.agents.session import Options
 from clew.agents.store import MetadataList, NodeList, Sayable
 from clew.agents.transcript import TranscriptEvent, TranscriptList
 from clew.aio.proxy import Proxy
