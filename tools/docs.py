@@ -227,10 +227,10 @@ PARTS: list[tuple[str, str, list[str]]] = [
         [
             "agents/store:open",
             "agents/store:SessionStore",
-            "agents/session:Session",
+            "agents/store:Session",
             "agents/metadata:SessionMetadata",
             "agents/metadata:project_hash",
-            "agents/session:Options",
+            "agents/store:Options",
             "agents/transcript:Transcript",
             "agents/transcript:TranscriptEvent",
             "agents/memory:Memory",

@@ -10,7 +10,7 @@ from typing import Any, Self
 from anyio import to_thread
 
 from clew import agents
-from clew.agents import ImportReport, Mirror, memory, session, store, transcript
+from clew.agents import ImportReport, Mirror, memory, store, transcript
 from clew.agents.store import closes_store, store_of
 from clew.aio.proxy import Proxy
 from clew.aio.store import Store
@@ -67,7 +67,7 @@ class Memory(Proxy, of=memory.Memory):
     """The memory of one project."""
 
 
-class Session(Proxy, of=session.Session, awaited=("messages",)):
+class Session(Proxy, of=store.Session, awaited=("messages",)):
     """A session of an agent."""
 
 
