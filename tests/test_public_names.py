@@ -119,7 +119,7 @@ def public(module: ModuleType) -> Iterator[tuple[str, object]]:
         "aio aio.retention aio.watch "
         "testing testing.contract testing.backend records.events store.export_guard records.otel "
         "records records.schema records.validation records.service records.deferred records.aio "
-        "agents agents.session agents.store agents.transcript agents.memory agents.mirror agents.importer "
+        "agents agents.store agents.transcript agents.memory agents.mirror agents.importer "
         "agents.options agents.metadata aio.agents "
         "convert convert.report convert.core testing.snapshots "
         "chat.aio providers.base_url chat.client chat.factory chat.conversation chat.claude_program "
