@@ -88,8 +88,8 @@ _SETTABLE = ("cwd", "model", "exit_reason")
 class Session:
     """A session that was created or loaded. Use it from one thread; `SessionStore` may be shared."""
 
-    def __init__(self, store: SessionStore, conversation: Conversation, at: str | None = None) -> None:
-        self._store = store
+    def __init__(self, owner: SessionStore, conversation: Conversation, at: str | None = None) -> None:
+        self._owner = owner
         self._at = at
         self._file_checkpointing = True
         self._unsaved: list[IncomingMessage] = []
@@ -127,7 +127,7 @@ class Session:
     @property
     def transcript(self) -> Transcript:
         """The session's events."""
-        return Transcript(self._conversation, self._store._update_mirror)
+        return Transcript(self._conversation, self._owner._update_mirror)
 
     def last(self, count: int) -> list[Node]:
         """The last messages, root first. As fast in a long session as in a short one."""
@@ -135,7 +135,7 @@ class Session:
 
     def add(self, message: AnyMessage | Mapping[str, Any] | bytes | str, *, id: str | None = None) -> str:
         """Adds a message for the next `save`, and returns the id it will have."""
-        given = self._store._parse_message(self.id, message, id)
+        given = self._owner._parse_message(self.id, message, id)
         assert given.id is not None
         self._unsaved.append(given)
         return given.id
@@ -149,19 +149,19 @@ class Session:
         changes = self._changes()
         conversation = self._conversation
         alone = self._at is None and not changes and len(self._unsaved) < 2  # one append can share a commit with others
-        with nullcontext() if alone else self._store._transaction():
+        with nullcontext() if alone else self._owner._transaction():
             if self._at is not None and self._unsaved and not self._is_saved(self._unsaved[0]):
                 conversation.rewind(to=self._at)
             nodes = [conversation.append(message, id=id, created_at=at) for message, id, at in self._unsaved]
             if changes:
-                self._store._change(conversation, changes)
+                self._owner._change(conversation, changes)
         if nodes:
             self._at, self._unsaved = None, []
             self._follow(nodes)
         self._set_metadata(
             metadata.of(conversation, nodes[-1].counters if nodes and nodes[-1].id == conversation.head_id else None)
         )
-        self._store._update_mirror(self.id)
+        self._owner._update_mirror(self.id)
         return nodes
 
     def append_and_save(self, message: AnyMessage | Mapping[str, Any] | bytes | str, *, id: str | None = None) -> Node:

@@ -487,8 +487,9 @@ class RecordService:
         A message that is damaged or in quarantine has no content, and has `DAMAGED` in its
         `privacy.redactionRulesApplied`; `CorruptionDetected` is emitted. A `strict` service purges the record instead.
         """
-        with self._operation("get", conversation_id):
-            return self._reader.read(conversation_id, self._records.key(conversation_id), self._recent.whole)
+        with self._operation("get", conversation_id) as found:
+            key = self._records.key(conversation_id) if found is None else found  # raises Invalid
+            return self._reader.read(conversation_id, key, self._recent.whole)
 
     def list(self, *, limit: int = 50, cursor: str | None = None, include_expired: bool = False) -> ListResult:
         """Records without their messages, last interaction first. Raises Invalid if the cursor is not valid.
@@ -646,14 +647,17 @@ class RecordService:
             return self._purging.sweep_again()
 
     @contextmanager
-    def _operation(self, name: str, conversation_id: str | None) -> Iterator[None]:
-        """Wraps a call. Telemetry gets the session id; errors name the conversation id that the caller knows."""
+    def _operation(self, name: str, conversation_id: str | None) -> Iterator[str | None]:
+        """Wraps a call. Telemetry gets the session id; errors name the conversation id that the caller knows.
+
+        Yields the session id; None if the conversation id is not valid.
+        """
         key = None
         with suppress(ClewError):
             key = None if conversation_id is None else self._records.key(conversation_id)
         with self._calls.call(name, key):
             try:
-                yield
+                yield key
             except ClewError as error:
                 if key is None or conversation_id is None:
                     raise
