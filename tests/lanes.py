@@ -85,6 +85,7 @@ tests/crash/test_power.py::test_an_acknowledged_append_survives_a_power_cut[[]jo
 tests/crash/test_power.py::test_relaxed_durability_still_survives_kill
 tests/crash/test_purge.py::test_a_crash_anywhere[[]sealed]
 tests/crash/test_purge.py::test_a_process_that_is_killed[[]plain-1]
+tests/crash/test_together.py::test_some_kills[[]sealed]
 tests/crash/test_purge.py::test_a_disk_that_fills_up_in_the_middle[[]*[!2]]
 tests/crash/test_faults.py::test_a_failing_call_loses_nothing[[]write-SHORT-*
 tests/crash/test_faults.py::test_a_failing_call_loses_nothing[[]write-EIO-*
@@ -204,7 +205,10 @@ tests/reliability/test_deleting.py::test_a_change_between_choosing_and_deleting[
 tests/reliability/test_deleting.py::test_deletions_beside_writers[[][cp]*
 tests/backends/postgres/test_deleting.py::test_deletions_beside_writers[[][cs]*
 tests/retention/test_retention.py::*[[]sealed]
-tests/sources/test_import_while_rotating.py::test_an_import_in_the_middle_of_a_key_change[[][ru]*
+tests/sources/test_import_while_rotating.py::test_an_import_in_the_middle_of_a_key_change[[][dru]*
+tests/sources/test_identity.py::test_random_claims[[]*[4-9]]
+tests/sources/test_identity.py::test_random_claims[[]1[01]]
+tests/sources/test_outside.py::test_time_grows_with_the_size[[]long]
 tests/engine/objects/test_crash.py::test_killed_while_a_blob_is_put[[]in the middle-plain]
 tests/engine/test_sealed.py::test_a_changed_field_is_never_believed[[]log*
 tests/reliability/test_names.py::test_a_file_beside_the_store_that_leads_elsewhere[[]*-hard link]
