@@ -110,6 +110,7 @@ tests/backends/sqlite/test_forked_process.py::test_a_child_that_leaves_its_paren
 tests/crash/test_limits.py::test_files_that_cannot_grow[[]2097152]
 tests/crash/test_limits.py::test_files_that_cannot_grow[[]8388608]
 tests/crash/test_snapshots.py::test_an_autosaved_answer_survives_a_power_cut[[]sealed]
+tests/agents/test_import.py::test_damaged_metadata_falls_back_to_the_time_of_the_files[[]*[!e]-events]
 tests/agents/test_mirror.py::test_cut_off_at_each_call[[]openat]
 tests/agents/test_mirror.py::test_cut_off_at_each_call[[]fsync]
 
