@@ -37,6 +37,7 @@ RANKS: list[dict[str, str]] = [
         "retention": "expiry",
         "checkpoints": "working files",
         "convert": "conversion between providers",
+        "turns": "what is shown of a conversation: turns, answers, steps, notes",
     },
     {
         "agents": "agent runtimes, MCP",
@@ -59,7 +60,7 @@ RANKS: list[dict[str, str]] = [
 RANK = {room: rank for rank, rooms in enumerate(RANKS, 1) for room in rooms}
 
 LIMITS = {
-    "entries in src/clew": 26,
+    "entries in src/clew": 28,
     "loose modules": 4,
     "ranks": 13,
     "rings": 0,

@@ -10,6 +10,7 @@ folders; they are kept in the log.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +25,7 @@ from clew.sources.frames import FRAME, frame
 from clew.sources.items import Item
 from clew.sources.pieces import element_bytes, field_bytes
 from clew.sources.values import digest, object_or_empty, title_of, tokens, when
+from clew.turns.model import NoteRule, Rules, tag
 
 NAME = "cline"
 _EXTENSIONS = ("saoudrizwan.claude-dev", "rooveterinaryinc.roo-cline", "kilocode.kilo-code")
@@ -32,10 +34,21 @@ _TITLE = 200
 """Letters of a prompt that are its title."""
 
 
+RULES = Rules(
+    notes=(
+        tag("reminder", "environment_details|explicit_instructions|file_content|notice"),
+        NoteRule("reminder", re.compile(r"\[TASK RESUMPTION\].*", re.DOTALL), "Resumed"),
+        NoteRule("reminder", re.compile(r"\[\w+(?: for [^\]\n]*)?\] Result:.*", re.DOTALL), "Tool result"),
+    ),
+    opaque={"environment_details": "Environment"},
+)
+
+
 class Cline:
     """See `clew.sources.contract.Source`."""
 
     name = NAME
+    rules = RULES
     title = "Cline, Roo Code, Kilo Code"
     deletes_after = None
 

@@ -12,6 +12,7 @@ of what they continue; there, a message's id is derived from its turn, which the
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Generator, Iterator, Sequence
 from hashlib import sha256
 from typing import Any
@@ -37,6 +38,7 @@ from clew.sources.contract import (
 )
 from clew.sources.growing import read_growing
 from clew.sources.items import Item
+from clew.turns.model import NoteRule, Rules, tag
 
 NAME = "codex"
 _HELD = 200
@@ -50,10 +52,31 @@ _STATE = (
 """The state of a reader after the last line, when no line is held back."""
 
 
+_SHELL = re.compile(
+    r"<user_shell_command>\s*<command>\s*(?P<title>.*?)\s*</command>\s*<result>\s*(?P<text>.*?)\s*</result>"
+    r"\s*</user_shell_command>",
+    re.DOTALL,
+)
+RULES = Rules(
+    notes=(
+        NoteRule("interruption", re.compile(r"<turn_aborted>.*?</turn_aborted>", re.DOTALL)),
+        NoteRule("shell", _SHELL),
+        tag("instructions", "environment_context", "Environment"),
+        tag("instructions", "user_instructions", "Project instructions"),
+        NoteRule("instructions", re.compile(r"# AGENTS\.md instructions.*", re.DOTALL), "Project instructions"),
+        tag("instructions", "permissions instructions|collaboration_mode", "Permissions"),
+        tag("instructions", "skill", "Skill"),
+        tag("reminder", "subagent_notification", "Subagent"),
+    ),
+    joins=True,
+)
+
+
 class Codex:
     """See `clew.sources.contract.Source`."""
 
     name = NAME
+    rules = RULES
     title = "Codex"
     deletes_after = None
 

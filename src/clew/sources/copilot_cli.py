@@ -17,6 +17,7 @@ from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id, mo
 from clew.sources.items import Item
 from clew.sources.json_lines import JsonLine, head_lines, json_lines
 from clew.sources.values import title_of, tokens
+from clew.turns.model import Rules, tag
 
 NAME = "copilot-cli"
 _EVENTS = "events.jsonl"
@@ -24,10 +25,14 @@ _MESSAGES = ("user.message", "assistant.message", "tool.execution_complete", "sy
 _COMPACTION = "session.compaction_complete"
 
 
+RULES = Rules(notes=(tag("reminder", "current_datetime|reminder|system_reminder|system_notification|skill-context"),))
+
+
 class CopilotCLI:
     """See `clew.sources.contract.Source`."""
 
     name = NAME
+    rules = RULES
     title = "Copilot CLI"
     deletes_after = None
 

@@ -15,12 +15,21 @@ from clew.sources.cursor_editor import read_editor
 from clew.sources.cursor_transcripts import is_lines, is_text, read_lines, read_text
 from clew.sources.editors import user_folders
 from clew.sources.items import SQLITE, Item
+from clew.turns.model import Rules, tag
+
+RULES = Rules(
+    notes=(
+        tag("instructions", "user_info|project_layout|git_status|rules|agent_skills", "Environment"),
+        tag("reminder", r"attached_files|additional_data|system_reminder|open_and_recently_viewed_files|\w+_context"),
+    )
+)
 
 
 class CursorHistory:
     """See `clew.sources.contract.Source`."""
 
     name = "cursor"
+    rules = RULES
     title = "Cursor"
     deletes_after = None
 

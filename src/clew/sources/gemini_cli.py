@@ -32,6 +32,7 @@ from clew.sources.items import Item
 from clew.sources.json_lines import JsonLine, head_lines, json_lines
 from clew.sources.pieces import element_bytes, field_bytes, pieces
 from clew.sources.values import object_or_empty, tokens
+from clew.turns.model import Rules, tag
 
 NAME = "gemini-cli"
 _MESSAGES = ("user", "gemini")
@@ -39,10 +40,20 @@ _ENDED = ("success", "error", "cancelled")
 _FOLDER = re.compile(r"Workspace Directories:\**\s+- (.*)")
 
 
+RULES = Rules(
+    notes=(
+        tag("instructions", "session_context", "Environment"),
+        tag("summary", "state_snapshot"),
+        tag("reminder", "hook_context|system-reminder"),
+    )
+)
+
+
 class GeminiCLI:
     """See `clew.sources.contract.Source`."""
 
     name = NAME
+    rules = RULES
     title = "Gemini CLI"
     deletes_after = 30
 

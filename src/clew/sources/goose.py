@@ -21,15 +21,20 @@ from clew.sources.pieces import field_bytes
 from clew.sources.rows import row_bytes, row_fields
 from clew.sources.sqlite import look_up, open_database, scan, tables
 from clew.sources.values import digest, object_or_empty, title_of, when
+from clew.turns.model import Rules, tag
 
 NAME = "goose"
 _NO_TITLE = ("CLI Session", "New Chat", "New session")
+
+
+RULES = Rules(notes=(tag("reminder", "info-msg"),))
 
 
 class Goose:
     """See `clew.sources.contract.Source`."""
 
     name = NAME
+    rules = RULES
     title = "Goose"
     deletes_after = None
 

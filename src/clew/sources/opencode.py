@@ -31,10 +31,14 @@ from clew.sources.pieces import element_bytes, field_bytes
 from clew.sources.rows import row_bytes, row_fields
 from clew.sources.sqlite import look_up, open_database, scan, tables
 from clew.sources.values import digest, object_or_empty, title_of, tokens, when
+from clew.turns.model import Rules, tag
 
 NAME = "opencode"
 _NO_TITLE = ("New session - ", "Child session - ")
 """How the titles begin that the program gives before it has a better one."""
+
+
+RULES = Rules(notes=(tag("reminder", "system-reminder|file|env"),))
 
 
 class _Stored(NamedTuple):
@@ -56,6 +60,7 @@ class OpenCode:
     """See `clew.sources.contract.Source`."""
 
     name = NAME
+    rules = RULES
     title = "opencode"
     deletes_after = None
 

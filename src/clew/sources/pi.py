@@ -21,16 +21,21 @@ from clew.sources.json_lines import JsonLine, head_lines, read_lines_with
 from clew.sources.links import ChainLink, LinkMap
 from clew.sources.pieces import field_bytes, pieces
 from clew.sources.values import title_of, tokens
+from clew.turns.model import Mark, Rules
 
 NAME = "pi"
 _MESSAGES = ("compaction", "branch_summary", "custom_message")
 """Entries that are messages without having one inside."""
 
 
+RULES = Rules(marks=(Mark('"role":"bashExecution"', "shell"),))
+
+
 class Pi:
     """See `clew.sources.contract.Source`."""
 
     name = NAME
+    rules = RULES
     title = "pi"
     deletes_after = None
 

@@ -21,16 +21,21 @@ from clew.sources.json_lines import JsonLine, head_lines, read_lines_with
 from clew.sources.links import ChainLink, LinkMap
 from clew.sources.pieces import RecordPiece, element_bytes, field_bytes, pieces
 from clew.sources.values import title_of, tokens
+from clew.turns.model import Rules, tag
 
 NAME = "qwen-code"
 FORMAT = "gemini"
 _MESSAGES = ("user", "assistant", "tool_result")
 
 
+RULES = Rules(notes=(tag("summary", "state_snapshot"), tag("reminder", "system-reminder")))
+
+
 class QwenCode:
     """See `clew.sources.contract.Source`."""
 
     name = NAME
+    rules = RULES
     title = "Qwen Code"
     deletes_after = None
 

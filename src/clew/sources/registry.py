@@ -16,6 +16,9 @@ from clew.base.outside import is_of_store
 from clew.errors import ClewError, NotFound
 from clew.sources.contract import Home, Source
 from clew.sources.items import Item, items
+from clew.store.origin import origin_of
+from clew.store.session import Session
+from clew.turns.model import Rules
 
 GROUP = "clew.sources"
 _OWN = (
@@ -106,6 +109,15 @@ def source_named(name: str) -> Source:
             return source
     known = ", ".join(source.name for source in sources())
     raise NotFound("source", name, hint=f"The sources are: {known}.")
+
+
+def rules_for(session: Session) -> Rules:
+    """How the program that a conversation came from shows it. Agents that clew records itself follow Claude Code."""
+    name = origin_of(session).tool
+    own = next((one for one in _OWN if one.startswith(f"{name.replace('-', '_')}:")), None)
+    if own is None and (found := next((source for source in other_sources() if source.name == name), None)) is not None:
+        return getattr(found, "rules", Rules())
+    return getattr(_own(own or "claude_code:ClaudeCode"), "rules", Rules())
 
 
 def resume_elsewhere(name: str, conversation: str) -> str | None:
