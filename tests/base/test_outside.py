@@ -155,7 +155,7 @@ ALLOWED = {
     "agents/cpe/writer.py": "a new file in a new folder",
     "agents/store.py": "its own function `open`, for stores",
     "agents/mirror_files.py": "a new file (O_EXCL)",
-    "exports/to_cpeconvo.py": "a file that was just made in a new folder",
+    "exports/to_files.py": "a file that was just made in a new folder",
     "exports/to_html.py": "a file of the package",
     "web/site.py": "a file of the package",
     "web/downloads.py": "an archive that is written to a pipe",

@@ -97,6 +97,43 @@ def test_few_and_many_are_ranked_alike(store, mode):
         assert [(hit.node.id, hit.snippet, hit.marks, hit.score) for hit in best] == found[:limit]
 
 
+@pytest.mark.parametrize("mode", ["words", "substring"])
+def test_a_topic_that_fills_a_part_is_found_first(store, small_parts, mode):
+    """Where a conversation fills parts of the index with its topic, it still comes before passing mentions."""
+    talk, topic = store.sessions.create(), store.sessions.create()
+    talk.append([clew.user(f"by the way a zeppelin {n}" if n % 5 == 0 else f"hay and straw {n}") for n in range(150)])
+    topic.append([clew.user(f"zeppelin {n}, the zeppelin") for n in range(90)])
+    talk.append([clew.user(f"by the way a zeppelin {n}" if n % 5 == 0 else f"hay and straw {n}") for n in range(300)])
+    found = store.search("zeppelin", limit=50, mode=mode)
+    assert [hit.node.text.count("zeppelin") for hit in found] == [2] * 50
+    both = store.search("zeppelin the", limit=50, mode=mode)
+    assert sum(hit.node.text.count("zeppelin") == 2 for hit in both) >= 45
+
+
+@pytest.mark.parametrize("query", ["common", "rare", "com*"])
+def test_parts_score_like_one_table(store, monkeypatch, query):
+    """Messages of one length have the scores that an index in one part gives them."""
+    session = store.sessions.create()
+    texts = [["common", "common", "rare", "hay"][: 1 + n * n % 4] * (n % 7 < 1 + n // 50) for n in range(200)]
+    session.append([clew.user(" ".join([*some, *["hay"] * (4 - len(some)), str(n)])) for n, some in enumerate(texts)])
+    expected = {hit.node.id: hit.score for hit in store.search(query, limit=200)}
+    monkeypatch.setattr("clew.backends.fts_tables.PART", 30)
+    Parts.of(store).search.remove()
+    found = {hit.node.id: hit.score for hit in store.search(query, limit=200)}
+    assert found == pytest.approx(expected, rel=0.01)
+    few = store.search(query, limit=3, since=session.path()[100].created_at)
+    assert [hit.score for hit in few] == pytest.approx([found[hit.node.id] for hit in few])
+
+
+def test_a_part_of_long_messages_does_not_come_first(store, small_parts):
+    """A mention in a long message comes after one in a short message, also where all messages of a part are long."""
+    session = store.sessions.create()
+    for size in (400, 1):
+        hay = "hay " * size
+        session.append([clew.user(f"{hay}needle {n}" if n % 3 == 0 else f"{hay}straw {n}") for n in range(30)])
+    assert [len(hit.node.text) < 20 for hit in store.search("needle", limit=20)] == [True] * 10 + [False] * 10
+
+
 def test_filters(tmp_path: Path):
     """Role, time and session narrow a search."""
     clock = FakeClock()

@@ -135,7 +135,7 @@ def wire_format(endpoint: Endpoint) -> WireFormat:
 
 def open_transport(face: Literal["connect", "connect_async"], endpoint: Endpoint) -> Any:
     """A transport, sync or async. InvalidBaseURL if the SDK does not accept the address."""
-    module = registry.load(registry.PROVIDERS[endpoint.provider], "transport")
+    module = registry.load(registry.PROVIDERS[endpoint.provider], "requests")
     try:
         with loading:  # SDKs, and the codec of host names
             keep_unlogged(endpoint.base_url)

@@ -10,8 +10,7 @@ import msgspec
 from clew.base.messages import Media, Opaque, Text, Thinking, ToolCall, ToolResult
 from clew.convert.provider_tools import is_handle, to_text
 from clew.convert.report import Notes
-from clew.providers.media import link, words
-from clew.providers.target import Piece, Target, is_refusal
+from clew.providers.target import Piece, Target, is_refusal, link, words
 
 ThinkingAs = Literal["text", "drop"]
 MAX_DEPTH = 150

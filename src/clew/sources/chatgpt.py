@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from clew.base.messages import Native
-from clew.providers.histories import chatgpt as view
+from clew.providers.histories.apps import chatgpt_media
 from clew.providers.json_values import as_dict, as_list, as_text
 from clew.sources.contract import About, Attachment, Entry, Home, Part, Skip, derived_id, moment
 from clew.sources.export_files import ExportFiles, file_id
@@ -116,7 +116,7 @@ _FACTS = ("conversation_id", "id", "title", "create_time", "update_time", "curre
 def _attachments(files: ExportFiles, message: dict[str, Any]) -> Iterator[Attachment]:
     """The files of a message: those that its content points at, and those that were attached."""
     about = {str(one.get("id")): one for one in as_list(as_dict(message.get("metadata")).get("attachments"))}
-    for block in view.media(message):
+    for block in chatgpt_media(message):
         id = file_id(block.url or "")
         one = about.pop(id or "", {})
         found = files.attachment(block.url or "", as_text(one.get("name")), as_text(one.get("mime_type")))

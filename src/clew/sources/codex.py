@@ -21,7 +21,7 @@ import msgspec
 
 from clew.base.messages import Native
 from clew.errors import ClewError
-from clew.providers.histories.codex import prompt, role
+from clew.providers.histories.programs import codex_prompt, codex_role
 from clew.sources.codex_home import ZST, CodexHome, Rollout, open_rollout, rollout
 from clew.sources.codex_lines import RolloutLine, agent_of, any_value, fields_of, owner_of, read_line, text_of
 from clew.sources.contract import (
@@ -294,7 +294,7 @@ class _Reader:
         assert self._thread is not None
         at = text.find(body)
         extra: dict[str, Any] = {ENVELOPE: [text[:at].decode(), data[at + len(body) :].decode()]}
-        who = role(payload)
+        who = codex_role(payload)
         if who == "assistant" and self._model is not None:
             extra["model"] = self._model
         if self._failed.pop(str(payload.get("call_id")), False) and who == "tool":
@@ -305,7 +305,7 @@ class _Reader:
             self._prompts.clear()
         if who == "user" and line.type != "compacted":
             self._prompts.append(self._last)
-            self._take_prompt(prompt(payload))
+            self._take_prompt(codex_prompt(payload))
         if who in ("user", "system"):
             yield from self._release()
         entry = Entry(

@@ -18,7 +18,7 @@ from typing import IO, Any, NamedTuple
 import msgspec
 
 from clew.base.messages import Native, texts
-from clew.providers.histories import llm as view
+from clew.providers.histories.apps import LLM_REFERENCE, llm_blocks, llm_role
 from clew.sources.contract import About, Attachment, Entry, Home, Part, derived_id, moment
 from clew.sources.items import Item
 from clew.sources.llm_responses import LlmTables, Responses, attachment, fragment
@@ -253,7 +253,7 @@ class _Reader:
         above: str | None = None
         for side, (hash, message) in zip(sides, found.items(), strict=False):
             data = {"row": message.row, "parts": self._parts(hash)}
-            alike = view.role(data) == view.role(side.data) and _words(data) == _words(side.data)
+            alike = llm_role(data) == llm_role(side.data) and _words(data) == _words(side.data)
             if message.row.get("parent_hash") != above or not alike:
                 return
             above = hash
@@ -262,7 +262,7 @@ class _Reader:
     def _files(self, data: dict[str, Any]) -> tuple[Attachment, ...]:
         return tuple(
             Attachment(
-                f"{view.REFERENCE}{file['id']}",
+                f"{LLM_REFERENCE}{file['id']}",
                 None,
                 _text(file.get("type")),
                 partial(_content, self._item, file["id"]),
@@ -286,7 +286,7 @@ def _extra(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _words(data: dict[str, Any]) -> list[str]:
-    return "\n".join(texts(view.blocks(data))).split()
+    return "\n".join(texts(llm_blocks(data))).split()
 
 
 def _object(value: object) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from clew.base.messages import Native
 from clew.base.outside import names_in
 from clew.errors import ClewError
-from clew.providers.histories.opencode import inner
+from clew.providers.histories.programs import opencode_inner
 from clew.providers.json_values import Json, as_dict, as_list, as_text, as_word
 from clew.providers.view import parse
 from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
@@ -49,11 +49,11 @@ class _Stored(NamedTuple):
 
     @property
     def info(self) -> Json:
-        return inner(as_dict(self.fields.get("info")))
+        return opencode_inner(as_dict(self.fields.get("info")))
 
     @property
     def parts(self) -> list[Json]:
-        return [inner(part) for part in as_list(self.fields.get("parts"))]
+        return [opencode_inner(part) for part in as_list(self.fields.get("parts"))]
 
 
 class OpenCode:

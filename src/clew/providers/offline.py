@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Generator
 from typing import Any
 
 from clew.providers.json_values import Json
+from clew.providers.openai import requests
 from clew.providers.transport import Endpoint
 from clew.providers.wire import dump
 
@@ -61,6 +62,7 @@ class AsyncOfflineTransport:
 
 connect = OfflineTransport
 connect_async = AsyncOfflineTransport
+wire_format = requests.wire_format
 
 
 def _reply(body: Json) -> tuple[Json, str]:
