@@ -306,7 +306,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
         AIO,
         ["aio/__init__:open", "aio/__init__:Opening", "aio/retention:Sweeper", "aio/watch:Watch"],
     ),
-    ("clew.agents.mcp", "", ["agents/mcp/tools:server"]),
+    ("clew.mcp", "", ["mcp/tools:server"]),
     (
         "clew.agents.cpe",
         "",

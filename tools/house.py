@@ -40,7 +40,7 @@ RANKS: list[dict[str, str]] = [
         "turns": "what is shown of a conversation: turns, answers, steps, notes",
     },
     {
-        "agents": "agent runtimes, MCP",
+        "agents": "agent runtimes",
         "chat": "model clients, recording",
         "records": "records kept by policy",
         "sources": "histories of other programs, read into a store",
@@ -52,7 +52,7 @@ RANKS: list[dict[str, str]] = [
         "aio": "async classes",
         "testing": "contracts as tests",
     },
-    {"web": "the web page, `clew serve`"},
+    {"web": "the web page, `clew serve`", "mcp": "a server that lets agents search and read, `clew mcp`"},
     {"cli": "the command line, `python -m clew`", "records.aio": "the async record service"},
 ]
 """From the bottom up. A module may import lower ranks, and of its own rank nothing but its own room."""

@@ -18,7 +18,7 @@ from clew.sources.contract import Home, Source
 from clew.sources.items import Item, items
 from clew.store.origin import origin_of
 from clew.store.session import Session
-from clew.turns.model import Rules
+from clew.turns.model import PLAIN, Rules
 
 GROUP = "clew.sources"
 _OWN = (
@@ -111,13 +111,24 @@ def source_named(name: str) -> Source:
     raise NotFound("source", name, hint=f"The sources are: {known}.")
 
 
+def _find(name: str) -> Source | None:
+    """The source with this name, without loading the others if it is clew's own."""
+    own = next((one for one in _OWN if one.startswith(f"{name.replace('-', '_')}:")), None)
+    if own is not None and (found := _own(own)).name == name:
+        return found
+    return next((source for source in sources() if source.name == name), None)
+
+
+def title_of(name: str) -> str:
+    """The name of a program as people read it; the given one if it is unknown."""
+    found = _find(name)
+    return name if found is None else found.title
+
+
 def rules_for(session: Session) -> Rules:
     """How the program that a conversation came from shows it. Agents that clew records itself follow Claude Code."""
-    name = origin_of(session).tool
-    own = next((one for one in _OWN if one.startswith(f"{name.replace('-', '_')}:")), None)
-    if own is None and (found := next((source for source in other_sources() if source.name == name), None)) is not None:
-        return getattr(found, "rules", Rules())
-    return getattr(_own(own or "claude_code:ClaudeCode"), "rules", Rules())
+    found = _find(origin_of(session).tool or "claude-code")
+    return getattr(found, "rules", PLAIN)
 
 
 def resume_elsewhere(name: str, conversation: str) -> str | None:

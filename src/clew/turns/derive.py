@@ -46,6 +46,27 @@ class Typed(NamedTuple):
     notes: tuple[Note, ...]
 
 
+AHEAD = 50
+"""Messages that are read before the first items of a stream are certain: results come after their calls."""
+
+
+def stream(entries: Iterable[Entry], rules: Rules = PLAIN, *, project: str = "", ahead: int = AHEAD) -> Iterator[Item]:
+    """The items of `items`, as they become certain: those before a prompt, once `ahead` messages were read.
+
+    With `ahead` 0, each message is shown when it comes; the result of a call is then a step of its own.
+    """
+    made, count = _Maker(rules, project), 0
+    for one in entries:
+        if count >= ahead and (not ahead or is_prompt(one, rules)):
+            yield from made.take()
+            count = 0
+        made.add(one)
+        count += 1
+        if not ahead:
+            yield from made.take()
+    yield from made.take()
+
+
 def turns(entries: Iterable[Entry], rules: Rules = PLAIN, *, project: str = "") -> list[Turn]:
     """The turns of these messages, in order. `project` is the directory that paths are relative to.
 
@@ -55,7 +76,13 @@ def turns(entries: Iterable[Entry], rules: Rules = PLAIN, *, project: str = "") 
     made = _Maker(rules, project)
     for one in entries:
         made.add(one)
-    return made.end()
+    found: list[tuple[Prompt | None, list[Answer | Note]]] = []
+    for item in made.take():
+        if isinstance(item, Prompt) or not found:
+            found.append((item, []) if isinstance(item, Prompt) else (None, [item]))
+        else:
+            found[-1][1].append(item)
+    return [Turn(prompt, tuple(rest)) for prompt, rest in found]
 
 
 def items(entries: Iterable[Entry], rules: Rules = PLAIN, *, project: str = "") -> list[Item]:
@@ -189,6 +216,8 @@ class _Maker:
         self._waiting: dict[str, list[int]] = {}
         """For each id of a call: the steps that have no result yet."""
         self._open: _Open | None = None
+        self._model: str | None = None
+        """The model of the last answer."""
         self._joining = False
         """Whether the next item of a response belongs to the open answer."""
 
@@ -213,26 +242,21 @@ class _Maker:
         else:
             self._user(one, message)
 
-    def end(self) -> list[Turn]:
-        """The turns."""
-        found: list[tuple[Prompt | None, list[Answer | Note]]] = []
-        model = None
+    def take(self) -> list[Item]:
+        """The items so far, which are complete then."""
+        found: list[Item] = []
         for item in self._items:
-            if isinstance(item, Prompt):
-                found.append((item, []))
-                continue
-            if not found:
-                found.append((None, []))
-            if isinstance(item, Note):
-                found[-1][1].append(item)
-                continue
-            answer = self._close(item)
-            if model and answer.model and answer.model != model:
-                title = f"{short_model(model)} → {short_model(answer.model)}"
-                found[-1][1].append(Note("model", (answer.entry,), title))
-            model = answer.model or model
-            found[-1][1].append(answer)
-        return [Turn(prompt, tuple(rest)) for prompt, rest in found]
+            if isinstance(item, _Open):
+                answer = self._close(item)
+                if self._model and answer.model and answer.model != self._model:
+                    title = f"{short_model(self._model)} → {short_model(answer.model)}"
+                    found.append(Note("model", (answer.entry,), title))
+                self._model = answer.model or self._model
+                found.append(answer)
+            else:
+                found.append(item)
+        self._items, self._steps, self._waiting, self._open = [], [], {}, None
+        return found
 
     def _note(self, note: Note) -> None:
         """Adds a note. Output belongs to the command or shell before it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -46,6 +46,8 @@ _EXIT = re.compile(r"(?:exit(?:ed with)?(?: code| status)?|Exit code)[: ]+(\d+)"
 _HEAD = re.compile(r"(?:[A-Z][\w ]*(?:: | with code )[^\n]*\n){1,6}Output:\n")
 """What Codex writes above the output of a command."""
 _STATES = {"completed": "done", "done": "done", "in_progress": "now", "in-progress": "now", "cancelled": "dropped"}
+COUNTED = 5_000
+"""Lines of a text that are compared to count what changed."""
 WIDE = 160
 """Characters of the line of a call."""
 
@@ -189,13 +191,14 @@ def tool_line(call: ToolCall, rules: Rules = PLAIN, *, project: str = "", width:
     return line if len(line) <= width else f"{line[: width - 1]}…"
 
 
-def summary(step: Step, lines: Sequence[diff.DiffLine] = ()) -> str:
+def summary(step: Step) -> str:
     """How a call ended, in a few words: ``+8 −4``, ``exit 1``, ``12 lines``."""
     result = step.result
     if result is None:
         return "no result"
     took = duration(step.seconds)
-    if lines and not result.is_error:
+    lines = changes(step.call, COUNTED) if step.kind == "edit" and step.call and not result.is_error else []
+    if lines:
         added, removed = diff.counts(lines)
         return " ".join([*([f"+{added:,}"] if added or not removed else []), *([f"−{removed:,}"] if removed else [])])
     text = result_text(result)
@@ -203,6 +206,8 @@ def summary(step: Step, lines: Sequence[diff.DiffLine] = ()) -> str:
         words = [f"exit {code}"]
     elif result.is_error:
         words = ["error"]
+    elif step.kind in ("todos", "plan", "question", "agent"):
+        words = ["done"]
     else:
         count = len(text.splitlines())
         media = sum(isinstance(block, Media) for block in result.content)

@@ -8,11 +8,14 @@ from collections.abc import Iterable
 import msgspec
 
 from clew.base.messages import Usage
+from clew.turns.model import Note
 
 _CLAUDE = re.compile(
     r"claude-(?:(?P<a>[a-z]+)-(?P<b>\d{1,2}(?:-\d{1,2})?)|(?P<c>\d(?:-\d{1,2})?)-(?P<d>[a-z]+))(?=-|@|:|$)"
 )
 _DATE = re.compile(r"[-@](?:20\d{6}|20\d\d-\d\d-\d\d|latest)(?=-|:|$)")
+SHORT = 100
+"""Characters of a note that is shown on its line, and not folded."""
 _LANES = (("input", "in"), ("cached", "cached"), ("cache_write", "cache writes"), ("output", "out"))
 
 
@@ -68,3 +71,23 @@ def duration(seconds: float | None) -> str:
     if seconds is None or seconds < 1:
         return ""
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
+def seam_text(before: int) -> str:
+    """A notice for the place of a compaction."""
+    return f"Compacted here. From here on, the model no longer sees the {many(before, 'message')} before."
+
+
+def note_line(note: Note) -> str:
+    """A note on one line: all of it if it is short, else its title and its size."""
+    words = " ".join(note.text.split())
+    if note.kind in ("interruption", "model"):
+        return note.title
+    if words and len(words) <= SHORT:
+        return f"{note.title}: {words}"
+    return f"{note.title}, {many(len(words.split()), 'word')}" if words else note.title
+
+
+def thinking_line(text: str) -> str:
+    """Reasoning on one line."""
+    return f"thinking, {many(len(text.split()), 'word')}" if text else "(reasoning hidden by the provider)"

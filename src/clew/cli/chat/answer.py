@@ -9,15 +9,14 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from clew.base.messages import Text, Thinking, ToolCall, ToolResult
 from clew.base.visible import paragraphs, plain
 from clew.chat.events import Event, Reply
 from clew.cli.chat.markdown_stream import Blocks
 from clew.cli.output.text import clip, is_terminal, strip_colours, width
+from clew.turns.faces import tool_line
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -111,8 +110,8 @@ def console() -> Console:
     return Console(file=sys.stdout, highlight=False, markup=False, emoji=False, soft_wrap=False)
 
 
-def markdown(text: str) -> RenderableType:
-    """Renders Markdown, without control characters and hidden link targets.
+def markdown(text: str, *, breaks: bool = False) -> RenderableType:
+    """Renders Markdown, without control characters and hidden link targets; with `breaks`, line breaks stay.
 
     HTML tags, images and link definitions are printed as written.
     """
@@ -123,7 +122,22 @@ def markdown(text: str) -> RenderableType:
     reader = MarkdownIt("commonmark").enable(["strikethrough", "table"])
     reader.disable(["html_block", "html_inline", "image", "reference"])
     rendered.parsed = reader.parse("\n".join(paragraphs(text)))
+    for inline in rendered.parsed if breaks else ():
+        for token in inline.children or ():
+            token.type = "hardbreak" if token.type == "softbreak" else token.type
     return rendered
+
+
+def render_lines(console: Console, what: RenderableType) -> list[str]:
+    """The rendered lines, without empty lines around them."""
+    with console.capture() as drawn:
+        console.print(what)
+    lines = [line.rstrip(" ") for line in drawn.get().split("\n")]
+    while lines and not strip_colours(lines[-1]).strip():
+        lines.pop()
+    while lines and not strip_colours(lines[0]).strip():
+        lines.pop(0)
+    return lines
 
 
 class Screen:
@@ -240,15 +254,7 @@ class Screen:
         self._drawn = []
 
     def _render(self, what: RenderableType) -> list[str]:
-        """The rendered lines, without empty lines around them."""
-        with self._console.capture() as drawn:
-            self._console.print(what)
-        lines = [line.rstrip(" ") for line in drawn.get().split("\n")]
-        while lines and not strip_colours(lines[-1]).strip():
-            lines.pop()
-        while lines and not strip_colours(lines[0]).strip():
-            lines.pop(0)
-        return lines
+        return render_lines(self._console, what)
 
 
 def _thought(text: str) -> RenderableType:
@@ -260,9 +266,7 @@ def _thought(text: str) -> RenderableType:
 def _tool_line(call: ToolCall | None, result: ToolResult | None, columns: int) -> RenderableType:
     from rich.text import Text as Words
 
-    name = "tool" if call is None else plain(call.name)
-    given = "" if call is None else ", ".join(f"{plain(key)}={_short(value)}" for key, value in call.arguments.items())
-    line = f"⚙ {name}({given})"
+    line = f"⚙ {'tool' if call is None else plain(tool_line(call, width=10_000))}"
     if result is None:
         return Words(clip(line + " …", columns), style="yellow", no_wrap=True)
     output = plain(" ".join(block.text for block in result.content if isinstance(block, Text))) or "done"
@@ -271,7 +275,3 @@ def _tool_line(call: ToolCall | None, result: ToolResult | None, columns: int) -
     text = Words(line, style="yellow", no_wrap=True)
     text.append(" → " if not result.is_error else " ✗ ", style="dim" if not result.is_error else "red")
     return text.append(clip(output, max(8, room - width(line))), style="dim" if not result.is_error else "red")
-
-
-def _short(value: Any) -> str:
-    return clip(plain(msgspec.json.encode(value).decode()), 40)

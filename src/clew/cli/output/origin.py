@@ -8,9 +8,9 @@ from clew.store.origin import Origin
 
 def tool_title(tool: str) -> str:
     """The name of a tool as people read it: `Claude Code`."""
-    from clew.sources.registry import sources
+    from clew.sources.registry import title_of
 
-    return next((source.title for source in sources() if source.name == tool), plain(tool))
+    return plain(title_of(tool))
 
 
 def own_command(origin: Origin) -> str | None:

@@ -41,6 +41,7 @@ async function addWindow(from, to, place) {
   place(made);
   thin(made);
   marks();
+  copyable(made);
 }
 // Keeps the page small: windows far from `near` lose their articles, but keep their height.
 function thin(near) {
@@ -55,6 +56,15 @@ function thin(near) {
     gone.classList.add("empty");
     gone.replaceChildren();
     sentinel.observe(gone);
+  }
+}
+// Each block of code gets a button that copies it.
+export function copyable(place) {
+  for (const code of $$(".code:not(:has(> .copy))", place)) {
+    const button = el("button", { className: "btn bare sm icon copy", type: "button", title: "Copy this code", ariaLabel: "Copy this code" });
+    button.append(el("span", { className: "i i-copy", ariaHidden: "true" }));
+    button.addEventListener("click", () => copyText($("pre", code).innerText, "Code copied"));
+    code.append(button);
   }
 }
 let busy = false;
@@ -93,6 +103,7 @@ const sentinel = new IntersectionObserver((seen) => {
         target.append(...articles);
         thin(target);
         marks();
+        copyable(target);
       }, () => sentinel.observe(target));
     } else if (target.querySelector("[rel=next]")) more(1);
     else if (scrolledUp) more(-1);
@@ -207,16 +218,17 @@ function reveal() {
 addEventListener("hashchange", reveal);
 
 // -- selection: from here to here
-let from = 0, to = 0;
+let from = 0, to = 0, single = 0;
 const bar = $(".selbar");
 function select(m) {
   if (!m) return;
   const number = numberOf(m);
-  if (!from || to) { from = number; to = 0; } else if (number < from) { to = from; from = number; } else to = number;
+  const upto = Number(m.dataset.to ?? number); // the last message that is shown with it
+  if (!from || to) { from = number; to = 0; single = upto; } else if (number < from) { to = single; from = number; } else to = upto;
   showSelection();
 }
 function showSelection() {
-  const last = to || from;
+  const last = to || single;
   for (const m of messages()) m.classList.toggle("chosen", from > 0 && numberOf(m) >= from && numberOf(m) <= last);
   bar.hidden = !from;
   if (!from) return;
@@ -228,12 +240,12 @@ Object.assign(buttons, {
   "copy-all": () => copyFrom(`${base}/export/markdown`, "Conversation copied"),
   "copy-resume": () => copyText($(".resume .cmd code").innerText.trim(), "Command copied"),
   "copy-part": (button) => { const form = button.closest("form"); copyFrom(markdown(form.elements.from.value, form.elements.to.value), "Messages copied"); },
-  "copy-selection": () => copyFrom(markdown(from, to || from), "Messages copied"),
+  "copy-selection": () => copyFrom(markdown(from, to || single), "Messages copied"),
   "clear-selection": () => { from = to = 0; showSelection(); },
 });
 document.addEventListener("click", (e) => {
   const act = e.target.closest("[data-act]"), m = act?.closest(".msg");
-  if (act?.dataset.act === "copy") copyFrom(`${base}/m/${m.dataset.id}.md`, "Message copied");
+  if (act?.dataset.act === "copy") copyFrom(markdown(numberOf(m), m.dataset.to ?? numberOf(m)), "Message copied");
   else if (act?.dataset.act === "select") select(m);
 });
 
@@ -276,5 +288,6 @@ Object.assign(keys, {
 });
 
 marks();
+copyable(list);
 reveal();
 markLine();
