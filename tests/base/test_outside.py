@@ -148,8 +148,7 @@ ALLOWED = {
     "backends/": "the store's own files, which SQLite and the store's locks need",
     "testing/": "files that tests make",
     "base/outside.py": "the one place that opens files by a name from outside",
-    "base/files.py": "new files under random names, and folders",
-    "base/mounts.py": "a file of the system",
+    "base/files.py": "new files, folders, and a file of the system",
     "checkpoints/root.py": "folders, and new files under names of its own",
     "agents/cpe/reader.py": "SQLite opens what `open_outside` has opened before",
     "agents/cpe/writer.py": "a new file in a new folder",
@@ -160,8 +159,8 @@ ALLOWED = {
     "web/site.py": "a file of the package",
     "web/downloads.py": "an archive that is written to a pipe",
     "sources/items.py": "members of an archive that `open_regular` has opened, and a map of a private copy",
-    "sources/export_files.py": "names an error of zipfile",
-    "sources/json_array.py": "names the type of a map",
+    "sources/chatgpt.py": "names an error of zipfile",
+    "sources/documents.py": "names the type of a map",
     "sources/sqlite.py": "SQLite opens what was compared before; private copies",
     "cli/commands/hook.py": "/dev/null",
     "cli/chat/slash_commands.py": "a new file (mode x)",
@@ -169,7 +168,6 @@ ALLOWED = {
     "cli/root.py": "/dev/null",
     "cli/setup/ask.py": "/dev/tty",
     "cli/setup/installation.py": "a file of the installation",
-    "base/places.py": "a new file (O_EXCL)",
 }
 """Modules that open files in another way, each with the reason."""
 METHODS = {"read_bytes", "read_text", "write_bytes", "write_text", "copyfile", "copy", "copy2", "copytree", "move"}

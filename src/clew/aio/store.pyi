@@ -11,10 +11,9 @@ from clew.aio.proxy import Proxy
 from clew.aio.watch import Watch
 from clew.backends import Backup, BlobRow
 from clew.backends.fts_tables import Mode
-from clew.base import paging
+from clew.base import values
 from clew.base.messages import AnyMessage, Media, Message, Modality, Role
-from clew.base.paging import T
-from clew.base.values import Clock
+from clew.base.values import Clock, T
 from clew.engine import audit, blobs, log
 from clew.engine.audit import AuditEvent
 from clew.engine.blob_objects import Cleared
@@ -214,7 +213,7 @@ class Session(Proxy, of=session.Session):
     ) -> list[Node]:
         """Replaces all messages by a summary: `messages` become a new root, where `path` begins."""
 
-class Page(Proxy, Generic[T], of=paging.Page):
+class Page(Proxy, Generic[T], of=values.Page):
     """Some items of a list, as async objects. It iterates over its items; `all` continues with the pages after it."""
     @property
     def items(self) -> list[T]: ...

@@ -12,8 +12,7 @@ import msgspec
 from clew.backends import RefRow, Tx
 from clew.base import ids
 from clew.base.loading import loading
-from clew.base.paging import Page
-from clew.base.values import whole_number
+from clew.base.values import Page, whole_number
 from clew.engine.node import Node, microseconds
 from clew.engine.session_data import SessionData, directory, label_set
 from clew.errors import Conflict, Invalid, NotFound

@@ -9,7 +9,7 @@ import pytest
 
 import clew
 import clew.aio
-from clew.base.paging import Page
+from clew.base.values import Page
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 5])
