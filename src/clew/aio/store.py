@@ -43,11 +43,10 @@ class Page(Proxy, Generic[T], of=values.Page):
         return len(self._sync)
 
 
-class Hit(Proxy, of=query.Hit, awaited=("session",)):
+class Hit(Proxy, of=query.Hit, awaited=("session", "sessions")):
     """A message that matched a search."""
 
     node: Node
-    snippet: str
     score: float
 
 
