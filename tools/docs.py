@@ -28,6 +28,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from tools import checklist, house  # noqa: E402
+from tools.man import manual  # noqa: E402
 
 SOURCE = ROOT / "src/clew"
 REFERENCE = ROOT / "docs/reference"
@@ -60,7 +61,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
     (
         "Sessions",
         "Reached as `store.sessions`.",
-        ["store/sessions:Sessions", "base/paging:Page", "store/session:Session", "engine/watch:Watch"],
+        ["store/sessions:Sessions", "base/values:Page", "store/session:Session", "engine/watch:Watch"],
     ),
     (
         "What sessions give back",
@@ -146,7 +147,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
         [
             "retention/policy:Policy",
             *(f"retention/__init__:{name}" for name in ("preview", "Plan", "sweep", "SweepReport")),
-            *(f"retention/stored_policy:{name}" for name in ("set_policy", "get_policy")),
+            *(f"retention/__init__:{name}" for name in ("set_policy", "get_policy")),
             "store/judging:Due",
             "store/judging:Spared",
             "retention/__init__:Sweeper",
@@ -203,7 +204,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
     (
         "clew.redaction",
         "What must not be stored. Rules are given to `clew.open`, and work on everything that comes in.",
-        ["redaction/rule:Rule", "redaction/rules:Rules", "redaction/builtin_rules:builtin"]
+        ["redaction/builtin_rules:Rule", "redaction/rules:Rules", "redaction/builtin_rules:builtin"]
         + [f"redaction/__init__:{name}" for name in ("redact", "Redacted", "Finding", "annotation", "Annotation")],
     ),
     ("clew.scan", "", ["store/scan:scan", "store/scan:Scan", "store/scan:Spot"]),
@@ -251,8 +252,8 @@ PARTS: list[tuple[str, str, list[str]]] = [
         + [f"snapshots/types:{name}" for name in ("Messages", "new_snapshot", "validate_snapshot_id", "generate_key")]
         + [
             "snapshots/file_store:FileStore",
-            "snapshots/filesystem:Files",
-            "snapshots/filesystem:MemoryFiles",
+            "snapshots/file_store:Files",
+            "snapshots/file_store:MemoryFiles",
             "snapshots/object_store:ObjectStore",
             "store/snapshots:Snapshots",
         ],
@@ -268,8 +269,8 @@ PARTS: list[tuple[str, str, list[str]]] = [
             "chat/conversation:Conversation",
             "chat/claude_program:ClaudeLocal",
             "providers/tools:Tool",
-            "chat/events:Reply",
-            "chat/events:UsageTotal",
+            "chat/protocols:Reply",
+            "chat/protocols:UsageTotal",
             "chat/aio:connect",
             "chat/aio:AsyncClient",
             "chat/aio:Stream",
@@ -289,7 +290,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
             "testing/providers/server:ProviderServer",
             "testing/providers/server:Request",
             "testing/providers/server:self_signed",
-            *(f"testing/providers/scripted:{name}" for name in ("Say", "ToolUse", "Fail", "Send")),
+            *(f"testing/providers/protocols:{name}" for name in ("Say", "ToolUse", "Fail", "Send")),
         ],
     ),
     (
@@ -297,8 +298,8 @@ PARTS: list[tuple[str, str, list[str]]] = [
         "Continuing with another provider. Nothing that is converted is changed.",
         [
             *(f"convert/core:{name}" for name in ("convert_messages", "repair_messages", "Converted")),
-            *(f"convert/sessions:{name}" for name in ("convert", "ConvertedSnapshot", "convert_session")),
-            *("convert/sessions:ConvertedSession", "convert/report:Report", "convert/report:Loss"),
+            *(f"convert/core:{name}" for name in ("convert", "ConvertedSnapshot", "convert_session")),
+            *("convert/core:ConvertedSession", "convert/report:Report", "convert/report:Loss"),
         ],
     ),
     (
@@ -316,7 +317,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
     (
         "clew.testing",
         "",
-        ["testing/control:FakeClock", "testing/control:SequentialIds", "testing/backend/__init__:BackendConformance"],
+        ["testing/contract:FakeClock", "testing/contract:SequentialIds", "testing/backend/__init__:BackendConformance"],
     ),
 ]
 SHORT = {"NodeList": "list[Node]", "SessionList": "list[Session]", "QuarantinedList": "list[Quarantined]"}
@@ -339,8 +340,6 @@ ELSEWHERE = {"HEAD", "errors", "keys", "redaction", "retention"}
 
 def main() -> int:
     """Writes the pages, or checks everything."""
-    from clew.cli.commands.help import manual
-
     shown = checklist.items(), checklist.marks()
     pages = {"cli.md": cli_page(), "api.md": api_page(), "errors.md": errors_page(), "clew.1": manual()}
     pages["checklist.md"] = WRITTEN + checklist.page(*shown)

@@ -15,6 +15,7 @@ import clew
 from clew.backends.fts_tables import FtsTables
 from clew.engine.receipts import Receipt
 from clew.store.parts import Parts
+from clew.store.search import text as words
 from clew.store.search.index import BATCH, Index
 from clew.store.session import delete_session
 from clew.testing import FakeClock
@@ -52,6 +53,55 @@ def test_marks_what_matched(store):
     assert hit.marks == ((2, 6), (25, 29))
     assert hit.session == session
     assert hit.node.text == "a lint step, and another lint"
+
+
+def test_snippets_are_made_when_they_are_read(store, monkeypatch):
+    """A search makes no snippet, and a hit makes its own once; those of a message purged meanwhile can be read."""
+    session = store.sessions.create()
+    session.append([clew.user(f"a lint step {n}") for n in range(5)])
+    made = []
+    excerpt = words.excerpt
+
+    def noted(text, *rest):
+        made.append(text)
+        return excerpt(text, *rest)
+
+    monkeypatch.setattr(words, "excerpt", noted)
+    hits = store.search("lint")
+    assert made == []
+    assert (hits[2].marks, hits[2].snippet) == (((2, 6),), hits[2].node.text)
+    assert made == [hits[2].node.text]
+    store.sessions.purge(session.id)
+    assert hits[0].snippet == hits[0].node.text
+    assert (hits[0].session, hits[0].sessions) == (None, [])
+
+
+def test_the_sessions_of_a_hit(store, monkeypatch):
+    """A hit names the session where its message was written, and all that have it, which are read once for all hits."""
+    first = store.sessions.create()
+    shared = first.append([clew.user("word shared"), clew.user("word left")])[0]
+    fork = first.fork(at=shared.id)
+    fork.append(clew.user("word fork"))
+    first.compact(clew.system("summary"))
+    fork.append(clew.user("later"))
+    store.sessions.create().append(clew.user("word lone"))
+    hits = {hit.node.text: hit for hit in store.search("word")}
+    engine, reads = Parts.of(store).engine, []
+    read = engine.read
+
+    def noted(work, **how):
+        reads.append(work)
+        return read(work, **how)
+
+    monkeypatch.setattr(engine, "read", noted)
+    assert hits["word shared"].sessions == [first, fork]
+    assert hits["word left"].sessions == [first]
+    assert hits["word fork"].sessions == [fork]
+    assert [hits[f"word {text}"].session for text in ("shared", "left", "fork")] == [first, first, fork]
+    assert len(reads) == 1
+    monkeypatch.undo()
+    first.delete()
+    assert [hit.session for hit in store.search("shared")] == [fork]
 
 
 @pytest.mark.parametrize("query", ["lint", "x*"])

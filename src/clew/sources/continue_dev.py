@@ -16,13 +16,10 @@ from clew.base.messages import Native
 from clew.providers.histories.editors import continue_dev_has_ended
 from clew.providers.json_values import Json, as_dict, as_text
 from clew.providers.view import parse
-from clew.sources.beside import read_beside
 from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
-from clew.sources.documents import read_document
-from clew.sources.frames import FRAME, frame
-from clew.sources.items import Item
-from clew.sources.pieces import element_bytes, field_bytes
-from clew.sources.values import digest, folder_of, object_or_empty, title_of, tokens, when
+from clew.sources.documents import FRAME, frame, read_document
+from clew.sources.items import Item, read_beside
+from clew.sources.values import digest, element_bytes, field_bytes, folder_of, object_or_empty, title_of, tokens, when
 
 NAME = "continue"
 FORMAT = "continue-dev"

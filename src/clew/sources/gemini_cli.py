@@ -26,12 +26,10 @@ from clew.providers.histories.programs import GEMINI_CLI_CONTEXT, gemini_cli_res
 from clew.providers.json_values import Json, as_dict, as_list, as_text
 from clew.providers.view import parse
 from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id, moment
-from clew.sources.documents import read_document
-from clew.sources.frames import FRAME, frame
+from clew.sources.documents import FRAME, frame, read_document
 from clew.sources.items import Item
-from clew.sources.json_lines import JsonLine, head_lines, json_lines
-from clew.sources.pieces import element_bytes, field_bytes, pieces
-from clew.sources.values import object_or_empty, tokens
+from clew.sources.lines import JsonLine, head_lines, json_lines
+from clew.sources.values import element_bytes, field_bytes, object_or_empty, pieces, tokens
 from clew.turns.model import Rules, tag
 
 NAME = "gemini-cli"

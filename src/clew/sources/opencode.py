@@ -24,13 +24,10 @@ from clew.providers.histories.programs import opencode_inner
 from clew.providers.json_values import Json, as_dict, as_list, as_text, as_word
 from clew.providers.view import parse
 from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
-from clew.sources.documents import read_document
+from clew.sources.documents import LARGEST, read_document
 from clew.sources.items import SQLITE, Item
-from clew.sources.json_array import LARGEST
-from clew.sources.pieces import element_bytes, field_bytes
-from clew.sources.rows import row_bytes, row_fields
-from clew.sources.sqlite import look_up, open_database, scan, tables
-from clew.sources.values import digest, object_or_empty, title_of, tokens, when
+from clew.sources.sqlite import look_up, open_database, row_bytes, row_fields, scan, tables
+from clew.sources.values import digest, element_bytes, field_bytes, object_or_empty, title_of, tokens, when
 from clew.turns.model import Rules, tag
 
 NAME = "opencode"
