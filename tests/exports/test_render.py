@@ -13,7 +13,7 @@ from clew.exports import html
 from clew.exports.render.diff import render as render_diff
 from clew.exports.render.message import Links, Renderer
 from clew.exports.render.terminal import terminal
-from clew.exports.render.text import LONGEST, code, inline, markdown, typed
+from clew.exports.render.text import LONGEST, code, inline, markdown, prompt
 from clew.turns import diff
 from clew.turns.derive import items
 from clew.turns.model import entry
@@ -141,7 +141,7 @@ HUGE_TEXTS = [
 @pytest.mark.parametrize("text", HUGE_TEXTS, ids=["line", "brackets", "bidi", "marks", "colours", "bar", "json"])
 def test_hostile_text_is_rendered_soon(text: str) -> None:
     """A long line, brackets, hidden characters, colours or nested JSON neither grow nor keep the server busy."""
-    parts = [markdown(text), typed(text), terminal(text), code(text, "python")]
+    parts = [markdown(text), prompt(text), terminal(text), code(text, "python")]
     parts.append(render_diff(diff.compare("", text), text))
     (answer,) = made(clew.Message("tool", (ToolResult(call_id=text, content=(Text(text=text),)),)))
     parts.append(Renderer().article(answer))

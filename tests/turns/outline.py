@@ -15,7 +15,19 @@ from clew.sources.items import Item as File
 from clew.sources.registry import rules_for
 from clew.turns.derive import items
 from clew.turns.faces import panels, summary
-from clew.turns.model import PLAIN, Answer, Entry, Item, Note, Prompt, Rules, Said, Step, Thought, entry
+from clew.turns.model import (
+    PLAIN,
+    Entry,
+    Item,
+    ModelAnswer,
+    ProgramNote,
+    Said,
+    ShowRules,
+    Step,
+    Thought,
+    UserPrompt,
+    entry,
+)
 from clew.turns.words import token_words
 
 
@@ -42,7 +54,7 @@ def entries(messages: Iterable[AnyMessage]) -> list[Entry]:
         return [entry(node) for node in session.path()]
 
 
-def made(*messages: AnyMessage, rules: Rules = PLAIN, project: str = "") -> list[Item]:
+def made(*messages: AnyMessage, rules: ShowRules = PLAIN, project: str = "") -> list[Item]:
     """What is shown of these messages."""
     return items(entries(messages), rules, project=project)
 
@@ -54,20 +66,20 @@ def outline(found: Iterable[Item]) -> list[str]:
 
 def steps(found: Iterable[Item]) -> list[Step]:
     """All steps."""
-    return [step for item in found if isinstance(item, Answer) for step in item.steps]
+    return [step for item in found if isinstance(item, ModelAnswer) for step in item.steps]
 
 
 def _line(item: Item) -> str:
-    if isinstance(item, Prompt):
+    if isinstance(item, UserPrompt):
         return " ".join(["You:", repr(item.text), *_media(item.blocks), *map(_note, item.notes)])
-    if isinstance(item, Note):
+    if isinstance(item, ProgramNote):
         return _note(item)
     parts = " | ".join(_part(part) for part in item.parts)
     used = ", ".join(token_words(item.usage))
     return f"AI: {parts}" + (f" [{used}]" if used else "") + (" (interrupted)" if item.interrupted else "")
 
 
-def _note(note: Note) -> str:
+def _note(note: ProgramNote) -> str:
     words = " ".join(note.text.split())
     return f"({note.kind}: {note.title}{f' / {words}' if words else ''})"
 

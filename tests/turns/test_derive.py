@@ -15,7 +15,7 @@ from clew.sources.codex import RULES as CODEX
 from clew.sources.codex import Codex
 from clew.sources.pi import RULES as PI
 from clew.turns.derive import is_prompt, items, turns
-from clew.turns.model import Answer, Note, Prompt
+from clew.turns.model import ModelAnswer, ProgramNote, UserPrompt
 from tests.sources.made import SESSION, claude_line, jsonl
 from tests.sources.samples.old_codex import THREAD, counted, line, meta, said, turn
 from tests.turns.outline import entries, imported, made, outline
@@ -94,7 +94,7 @@ def test_a_custom_command_has_its_name_and_arguments() -> None:
     running = "<command-message>review is running…</command-message>"
     text = f"{running}\n<command-name>/review</command-name>\n<command-args>12</command-args>"
     (note,) = made(clew.user(text), rules=RULES)
-    assert isinstance(note, Note)
+    assert isinstance(note, ProgramNote)
     assert (note.kind, note.title) == ("command", "/review 12")
 
 
@@ -118,7 +118,7 @@ def test_a_prompt_is_what_was_typed() -> None:
     """Line breaks, indentation and characters with a meaning in Markdown stay."""
     text = "web-1 timeout\n    indented\nfix src/__init__.py *them* &amp;"
     (prompt,) = made(clew.user(text))
-    assert isinstance(prompt, Prompt)
+    assert isinstance(prompt, UserPrompt)
     assert prompt.text == text
 
 
@@ -222,7 +222,7 @@ def test_equal_ids_of_calls() -> None:
         clew.assistant(ToolCall(id="python", name="python", arguments={"input": "2"})),
         clew.tool("two", call_id="python"),
     )
-    results = [step.result for item in found if isinstance(item, Answer) for step in item.steps]
+    results = [step.result for item in found if isinstance(item, ModelAnswer) for step in item.steps]
     assert [one.content[0].text for one in results if one] == ["one", "two"]  # type: ignore[union-attr]
 
 
@@ -242,7 +242,7 @@ def test_unknown_usage_is_not_zero() -> None:
         Native("anthropic", _json(first), extra=extra), Native("anthropic", _json(second), extra=extra), rules=RULES
     )
     assert outline(found) == ["AI: x | x [10 in, 14 cached, 2 out]"]
-    assert isinstance(found[0], Answer)
+    assert isinstance(found[0], ModelAnswer)
     assert found[0].usage == Usage(input=10, output=2, cached=14)
     assert found[0].id == "m"
 

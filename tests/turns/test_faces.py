@@ -9,15 +9,15 @@ import pytest
 import clew
 from clew.base.messages import ToolCall
 from clew.turns.faces import (
+    ArgumentTable,
     Checks,
     Code,
     Diff,
-    Link,
     Output,
+    PageLink,
     Panel,
     Prose,
     Question,
-    Table,
     Terminal,
     panels,
     summary,
@@ -94,7 +94,7 @@ def test_subagents_have_their_name_and_task() -> None:
 def test_web() -> None:
     """A fetch shows the address; a search what was searched for."""
     assert face("WebFetch", {"url": "https://a.test", "prompt": "Sum up"}, "It is.") == (
-        "WebFetch: https://a.test", [Link("https://a.test"), Prose("Asked", "Sum up"), Prose("Answer", "It is.")],
+        "WebFetch: https://a.test", [PageLink("https://a.test"), Prose("Asked", "Sum up"), Prose("Answer", "It is.")],
     )  # fmt: skip
     assert face("google_web_search", {"query": "sqlite wal"})[1] == [Prose("Asked", "sqlite wal")]
 
@@ -103,9 +103,9 @@ def test_servers_of_tools() -> None:
     """A tool of a server is "server: tool", and its arguments are a table."""
     line, shown = face("mcp__github__create_issue", {"title": "Bug", "labels": ["a"]}, "done")
     assert line.startswith("github: create_issue: ")
-    assert shown[0] == Table([("title", "Bug"), ("labels", '["a"]')])
+    assert shown[0] == ArgumentTable([("title", "Bug"), ("labels", '["a"]')])
     wrapped = {"server_name": "github", "tool_name": "get", "arguments": {"number": 3}}
-    assert face("use_mcp_tool", wrapped)[1] == [Table([("number", "3")])]
+    assert face("use_mcp_tool", wrapped)[1] == [ArgumentTable([("number", "3")])]
 
 
 def test_patches_of_codex() -> None:
@@ -162,7 +162,7 @@ def test_unknown_tools() -> None:
     """Arguments of an unknown tool are a small table, and its result is below it."""
     line, shown = face("frobnicate", {"depth": 3, "name": "x"}, "done")
     assert line == "frobnicate: x"
-    assert shown[0] == Table([("depth", "3"), ("name", "x")])
+    assert shown[0] == ArgumentTable([("depth", "3"), ("name", "x")])
     assert isinstance(shown[1], Output)
 
 

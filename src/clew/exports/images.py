@@ -37,7 +37,7 @@ def read_image(session: Session | None, block: Media, most: int = LARGEST) -> Im
     """The image of a block; None if it is none, is larger than `most`, is elsewhere or cannot be read."""
     if block.modality != "image":
         return None
-    data = inline_bytes(block, most) if is_inline(block) else _stored(session, block, most)
+    data = inline_bytes(block, most) if is_inline(block) else _stored_bytes(session, block, most)
     kind = None if data is None else image_type(data)
     return None if kind is None or data is None else Image(kind, data)
 
@@ -60,7 +60,7 @@ def image_type(data: bytes) -> str | None:
     return next((kind for sign, kind in _SIGNS if data.startswith(sign)), None)
 
 
-def _stored(session: Session | None, block: Media, most: int) -> bytes | None:
+def _stored_bytes(session: Session | None, block: Media, most: int) -> bytes | None:
     if session is None or block.blob is None:
         return None
     try:

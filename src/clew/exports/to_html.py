@@ -20,7 +20,7 @@ from clew.sources.registry import rules_for, title_of
 from clew.store.origin import origin_of
 from clew.store.session import Session
 from clew.turns.derive import stream
-from clew.turns.model import PLAIN, Prompt, entry
+from clew.turns.model import PLAIN, UserPrompt, entry
 from clew.turns.words import many, money, short_model
 
 OUTLINED = 200
@@ -63,7 +63,7 @@ def html(
     for number, item in enumerate(stream(map(entry, nodes), rules, project=project)):
         with limited(SHORT if fold else WHOLE):
             shown = renderer.article(item, first=number == 0)
-        if isinstance(item, Prompt):
+        if isinstance(item, UserPrompt):
             prompts.append((item.entry.anchor, item.text[: 4 * OUTLINED] or "(no text)"))
         yield shown
     yield f"</main>{_outline(prompts)}</body></html>"

@@ -17,8 +17,8 @@ from clew.store.session import Session
 from clew.turns import faces
 from clew.turns.derive import stream
 from clew.turns.diff import DiffLine
-from clew.turns.model import PLAIN, Answer, Entry, Item, Note, Part, Prompt, Said, Step, Thought, entry
-from clew.turns.words import note_line, seam_text, short_model, thinking_line
+from clew.turns.model import PLAIN, Entry, Item, ModelAnswer, Part, ProgramNote, Said, Step, Thought, UserPrompt, entry
+from clew.turns.words import SHORT, note_line, seam_text, short_model, thinking_line
 
 Detail = Literal["prompts", "conversation", "folded", "full"]
 """What is written: only what the user asked; questions and answers, with tool calls on one line; everything, with
@@ -67,11 +67,11 @@ def as_typed(text: str) -> Iterator[str]:
     """Lines of Markdown that show a text as it was typed: line breaks and indentation stay, only fences are styled."""
     at = 0
     for found in _FENCE.finditer(text):
-        yield from _typed(text[at : found.start()].removesuffix("\n"), at > 0)
+        yield from _typed_lines(text[at : found.start()].removesuffix("\n"), at > 0)
         yield from paragraphs(found[0])
         at = found.end() + 1
     if at < len(text) or not at:
-        yield from _typed(text[at:], at > 0)
+        yield from _typed_lines(text[at:], at > 0)
 
 
 def fenced(text: str, language: str = "") -> Iterator[str]:
@@ -98,7 +98,7 @@ def diff_text(lines: Iterable[DiffLine]) -> str:
     return "\n".join(line.text if line.kind == "@" else f"{line.kind}{line.text}" for line in lines)
 
 
-def _typed(text: str, follows: bool) -> Iterator[str]:
+def _typed_lines(text: str, follows: bool) -> Iterator[str]:
     lines = paragraphs(text)
     if follows and lines and lines[0]:
         yield ""
@@ -124,14 +124,14 @@ class _Writer:
 
     def item(self, item: Item) -> Iterator[str]:
         """The lines of a prompt, an answer or a note; none if they are left out."""
-        if isinstance(item, Note):
+        if isinstance(item, ProgramNote):
             yield from self._note(item) if not self._brief or item.kind == "compaction" else ()
-        elif isinstance(item, Prompt):
+        elif isinstance(item, UserPrompt):
             yield from self._prompt(item)
         elif self._detail != "prompts":
             yield from self._answer(item)
 
-    def _prompt(self, item: Prompt) -> Iterator[str]:
+    def _prompt(self, item: UserPrompt) -> Iterator[str]:
         yield self._heading(item.entry, "user")
         for block in item.blocks:
             yield ""
@@ -140,7 +140,7 @@ class _Writer:
             yield ""
             yield from self._note(note)
 
-    def _answer(self, item: Answer) -> Iterator[str]:
+    def _answer(self, item: ModelAnswer) -> Iterator[str]:
         parts = [part for part in item.parts if not self._brief or isinstance(part, Said | Step)]
         if not parts and self._brief:
             return
@@ -169,7 +169,7 @@ class _Writer:
         else:
             yield f"> {thinking_line(part.block.text)}" if isinstance(part, Thought) else f"[{plain(part.block.kind)}]"
 
-    def _note(self, note: Note) -> Iterator[str]:
+    def _note(self, note: ProgramNote) -> Iterator[str]:
         """A note on a line; what is folded below it in full, if everything is asked for."""
         if note.kind == "compaction":
             yield f"> {seam_text(note.entry.number - 1)}"
@@ -178,7 +178,7 @@ class _Writer:
         if note.kind in ("shell", "command"):
             yield f"`{plain(f'! {note.title}' if note.kind == 'shell' else note.title).replace('`', chr(39))}`"
             yield from ("", *fenced(shown, "text")) if shown else ()
-        elif note.kind in ("interruption", "model", "damaged") or not shown or "\n" not in shown.strip():
+        elif note.kind in ("interruption", "model", "damaged") or not shown or len(shown) <= SHORT:
             yield f"> {plain(note_line(note))}"
         else:
             yield f"<details><summary>{_STYLED.sub(_escape, plain(note_line(note)))}</summary>"
@@ -219,9 +219,9 @@ class _Writer:
                 yield f"> {plain(panel.text)}"
                 yield from (f"> - {plain(option)}" for option in panel.options)
                 yield from ([">", f"> **{plain(panel.answer)}**"] if panel.answer else [])
-            case faces.Link():
+            case faces.PageLink():
                 yield f"<{plain(panel.url)}>"
-            case faces.Table():
+            case faces.ArgumentTable():
                 for name, value in panel.rows:
                     yield f"- {plain(name)}:{'' if chr(10) in value else f' `{plain(value)}`'}"
                     yield from (f"  {line}" for line in fenced(value)) if "\n" in value else ()

@@ -21,8 +21,7 @@ from clew.store.session import Session
 from clew.store.store import Store
 from clew.turns.derive import items
 from clew.turns.faces import result_text
-from clew.turns.model import Answer as ModelAnswer
-from clew.turns.model import Entry, Item, Note, Prompt, Said, Step, Thought, entry
+from clew.turns.model import Entry, Item, ModelAnswer, ProgramNote, Said, Step, Thought, UserPrompt, entry
 
 ANSWER, MESSAGE, EXCERPT, WORDS = 30_000, 6_000, 600, 200
 """Maximum characters of stored text: in a result, in a message, in a message of an overview, in a title or label."""
@@ -198,17 +197,17 @@ def _rest(node: Node, characters: int, offset: int) -> Answer:
 def _items(session: Session, nodes: Iterable[Node]) -> list[Item]:
     """What is shown of these messages, without seams: a seam has no text."""
     found = items(map(entry, nodes), rules_for(session), project=session.cwd or "")
-    return [item for item in found if not (isinstance(item, Note) and item.kind in ("compaction", "model"))]
+    return [item for item in found if not (isinstance(item, ProgramNote) and item.kind in ("compaction", "model"))]
 
 
 def _item(item: Item, room: int) -> Answer:
     """A prompt, an answer with its tool calls, or a note of the program."""
-    if isinstance(item, Note):
+    if isinstance(item, ProgramNote):
         if item.kind == "damaged":
             return {**_place(item.entry.node, _role(item.entry.node)), "damaged": item.text}
         one = {**_place(item.entry.node, "note"), "kind": item.kind, "name": words(item.title)}
         return {**one, **_text(item.entry, item.text, room)}
-    if isinstance(item, Prompt):
+    if isinstance(item, UserPrompt):
         one = {**_place(item.entry.node, "user"), **_text(item.entry, item.text, room)}
         media = [block for block in item.blocks if isinstance(block, Media)]
         notes = [{"kind": note.kind, "name": words(note.title)} for note in item.notes]

@@ -22,7 +22,7 @@ from clew.sources.documents import FRAME, frame, read_document
 from clew.sources.items import Item, read_beside
 from clew.sources.values import digest, element_bytes, field_bytes, object_or_empty, title_of, tokens, when
 from clew.sources.vscode import user_folders
-from clew.turns.model import NoteRule, Rules, tag
+from clew.turns.model import NoteRule, ShowRules, tag
 
 NAME = "cline"
 _EXTENSIONS = ("saoudrizwan.claude-dev", "rooveterinaryinc.roo-cline", "kilocode.kilo-code")
@@ -31,7 +31,7 @@ _TITLE = 200
 """Letters of a prompt that are its title."""
 
 
-RULES = Rules(
+RULES = ShowRules(
     notes=(
         tag("reminder", "environment_details|explicit_instructions|file_content|notice"),
         NoteRule("reminder", re.compile(r"\[TASK RESUMPTION\].*", re.DOTALL), "Resumed"),

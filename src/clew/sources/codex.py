@@ -40,7 +40,7 @@ from clew.sources.contract import (
 from clew.sources.items import BLOCK, LARGEST_MEMBER, RATIO, Item
 from clew.sources.lines import read_growing, read_lines
 from clew.sources.sqlite import open_database, scan, tables
-from clew.turns.model import NoteRule, Rules, tag
+from clew.turns.model import NoteRule, ShowRules, tag
 
 NAME = "codex"
 _HELD = 200
@@ -66,7 +66,7 @@ _SHELL = re.compile(
     r"\s*</user_shell_command>",
     re.DOTALL,
 )
-RULES = Rules(
+RULES = ShowRules(
     notes=(
         NoteRule("interruption", re.compile(r"<turn_aborted>.*?</turn_aborted>", re.DOTALL)),
         NoteRule("shell", _SHELL),

@@ -16,7 +16,7 @@ from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id, mo
 from clew.sources.items import Item, read_beside
 from clew.sources.lines import JsonLine, head_lines, json_lines
 from clew.sources.values import title_of, tokens
-from clew.turns.model import Rules, tag
+from clew.turns.model import ShowRules, tag
 
 NAME = "copilot-cli"
 _EVENTS = "events.jsonl"
@@ -24,7 +24,9 @@ _MESSAGES = ("user.message", "assistant.message", "tool.execution_complete", "sy
 _COMPACTION = "session.compaction_complete"
 
 
-RULES = Rules(notes=(tag("reminder", "current_datetime|reminder|system_reminder|system_notification|skill-context"),))
+RULES = ShowRules(
+    notes=(tag("reminder", "current_datetime|reminder|system_reminder|system_notification|skill-context"),)
+)
 
 
 class CopilotCLI:

@@ -30,7 +30,7 @@ from clew.sources.documents import FRAME, frame, read_document
 from clew.sources.items import Item
 from clew.sources.lines import JsonLine, head_lines, json_lines
 from clew.sources.values import element_bytes, field_bytes, object_or_empty, pieces, tokens
-from clew.turns.model import Rules, tag
+from clew.turns.model import ShowRules, tag
 
 NAME = "gemini-cli"
 _MESSAGES = ("user", "gemini")
@@ -38,7 +38,7 @@ _ENDED = ("success", "error", "cancelled")
 _FOLDER = re.compile(r"Workspace Directories:\**\s+- (.*)")
 
 
-RULES = Rules(
+RULES = ShowRules(
     notes=(
         tag("instructions", "session_context", "Environment"),
         tag("summary", "state_snapshot"),

@@ -18,7 +18,7 @@ from clew.sources.contract import Home, Source
 from clew.sources.items import Item, items
 from clew.store.origin import origin_of
 from clew.store.session import Session
-from clew.turns.model import PLAIN, Rules
+from clew.turns.model import PLAIN, ShowRules
 
 GROUP = "clew.sources"
 _OWN = (
@@ -125,7 +125,7 @@ def title_of(name: str) -> str:
     return name if found is None else found.title
 
 
-def rules_for(session: Session) -> Rules:
+def rules_for(session: Session) -> ShowRules:
     """How the program that a conversation came from shows it. Agents that clew records itself follow Claude Code."""
     found = _find(origin_of(session).tool or "claude-code")
     return getattr(found, "rules", PLAIN)

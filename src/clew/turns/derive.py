@@ -12,21 +12,21 @@ from clew.errors import Corrupted
 from clew.turns import faces
 from clew.turns.model import (
     PLAIN,
-    Answer,
     Entry,
     Item,
-    Mark,
-    Note,
+    MessageMark,
+    ModelAnswer,
     NoteKind,
     NoteRule,
     Part,
-    Prompt,
-    Rules,
+    ProgramNote,
     Said,
+    ShowRules,
     Step,
     Thought,
     Turn,
     Unknown,
+    UserPrompt,
 )
 from clew.turns.words import add_usage, short_model
 
@@ -39,18 +39,20 @@ _TITLES: dict[NoteKind, str] = {
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-class Typed(NamedTuple):
+class TypedText(NamedTuple):
     """A message in the user's name, split into what was typed and what the program wrote."""
 
     blocks: tuple[Text | Media | Opaque, ...]
-    notes: tuple[Note, ...]
+    notes: tuple[ProgramNote, ...]
 
 
 AHEAD = 50
 """Messages that are read before the first items of a stream are certain: results come after their calls."""
 
 
-def stream(entries: Iterable[Entry], rules: Rules = PLAIN, *, project: str = "", ahead: int = AHEAD) -> Iterator[Item]:
+def stream(
+    entries: Iterable[Entry], rules: ShowRules = PLAIN, *, project: str = "", ahead: int = AHEAD
+) -> Iterator[Item]:
     """The items of `items`, as they become certain: those before a prompt, once `ahead` messages were read.
 
     With `ahead` 0, each message is shown when it comes; the result of a call is then a step of its own.
@@ -67,7 +69,7 @@ def stream(entries: Iterable[Entry], rules: Rules = PLAIN, *, project: str = "",
     yield from made.take()
 
 
-def turns(entries: Iterable[Entry], rules: Rules = PLAIN, *, project: str = "") -> list[Turn]:
+def turns(entries: Iterable[Entry], rules: ShowRules = PLAIN, *, project: str = "") -> list[Turn]:
     """The turns of these messages, in order. `project` is the directory that paths are relative to.
 
     A result belongs to the first call with its id that has none yet. One whose call is not among the messages is a step
@@ -76,25 +78,25 @@ def turns(entries: Iterable[Entry], rules: Rules = PLAIN, *, project: str = "") 
     made = _Maker(rules, project)
     for one in entries:
         made.add(one)
-    found: list[tuple[Prompt | None, list[Answer | Note]]] = []
+    found: list[tuple[UserPrompt | None, list[ModelAnswer | ProgramNote]]] = []
     for item in made.take():
-        if isinstance(item, Prompt) or not found:
-            found.append((item, []) if isinstance(item, Prompt) else (None, [item]))
+        if isinstance(item, UserPrompt) or not found:
+            found.append((item, []) if isinstance(item, UserPrompt) else (None, [item]))
         else:
             found[-1][1].append(item)
     return [Turn(prompt, tuple(rest)) for prompt, rest in found]
 
 
-def items(entries: Iterable[Entry], rules: Rules = PLAIN, *, project: str = "") -> list[Item]:
+def items(entries: Iterable[Entry], rules: ShowRules = PLAIN, *, project: str = "") -> list[Item]:
     """The same as one list: prompts, answers and notes."""
     return [item for turn in turns(entries, rules, project=project) for item in turn]
 
 
-def typed(one: Entry, rules: Rules = PLAIN) -> Typed:
+def split_prompt(one: Entry, rules: ShowRules = PLAIN) -> TypedText:
     """What the user typed in a message, and what the program wrote in it. Both are empty for other messages."""
     message = one.message
     if message is None or message.role not in ("user", "system") or one.is_result:
-        return Typed((), ())
+        return TypedText((), ())
     mark = _mark(one, rules)
     blocks = [block for block in message.blocks if not isinstance(block, ToolResult)]
     if mark is not None or message.role == "system" or (one.is_summary and message.role == "user"):
@@ -102,19 +104,19 @@ def typed(one: Entry, rules: Rules = PLAIN) -> Typed:
         media = tuple(block for block in blocks if isinstance(block, Media))
         rest, notes = _split(one, text, rules)
         if notes and not rest.strip() and not media:
-            return Typed((), tuple(notes))
+            return TypedText((), tuple(notes))
         kind = mark.kind if mark is not None else "instructions" if message.role == "system" else "summary"
         title = mark.title if mark is not None and mark.title else _TITLES[kind]
         if kind == "shell":
             title, _, text = text.removeprefix("$ ").partition("\n")
-        return Typed((), (Note(kind, (one,), title, text, media),))
+        return TypedText((), (ProgramNote(kind, (one,), title, text, media),))
     left: list[Text | Media | Opaque] = []
     notes = []
     for block in blocks:
         if isinstance(block, Text) and (block.extra or {}).get("synthetic"):
-            notes.append(Note("reminder", (one,), _TITLES["reminder"], block.text))
+            notes.append(ProgramNote("reminder", (one,), _TITLES["reminder"], block.text))
         elif isinstance(block, Opaque) and block.kind in rules.opaque:
-            notes.append(Note("reminder", (one,), rules.opaque[block.kind], _words(block.data)))
+            notes.append(ProgramNote("reminder", (one,), rules.opaque[block.kind], _words(block.data)))
         elif isinstance(block, Text):
             rest, found = _split(one, block.text, rules)
             notes += found
@@ -122,14 +124,14 @@ def typed(one: Entry, rules: Rules = PLAIN) -> Typed:
                 left.append(block if rest == block.text else msgspec.structs.replace(block, text=rest))
         elif isinstance(block, Media | Opaque):
             left.append(block)
-    return Typed(tuple(left) if any(_says(block) for block in left) or not notes else (), tuple(notes))
+    return TypedText(tuple(left) if any(_says(block) for block in left) or not notes else (), tuple(notes))
 
 
-def is_prompt(one: Entry, rules: Rules = PLAIN) -> bool:
+def is_prompt(one: Entry, rules: ShowRules = PLAIN) -> bool:
     """True for a message that the user typed, and not the program in the user's name."""
     if one.message is None or one.message.role != "user" or one.is_result:
         return False
-    found = typed(one, rules)
+    found = split_prompt(one, rules)
     return bool(found.blocks) or not found.notes
 
 
@@ -142,7 +144,7 @@ def _says(block: Text | Media | Opaque) -> bool:
     return not isinstance(block, Text) or bool(block.text.strip())
 
 
-def _mark(one: Entry, rules: Rules) -> Mark | None:
+def _mark(one: Entry, rules: ShowRules) -> MessageMark | None:
     """The mark of a whole message, in its own JSON or in the record around it."""
     if not rules.marks:
         return None
@@ -157,9 +159,9 @@ def _mark(one: Entry, rules: Rules) -> Mark | None:
     return next((mark for mark in rules.marks for place in places if mark.text in place), None)
 
 
-def _split(one: Entry, text: str, rules: Rules) -> tuple[str, list[Note]]:
+def _split(one: Entry, text: str, rules: ShowRules) -> tuple[str, list[ProgramNote]]:
     """A text without what the program wrote at its beginning and at its end, and notes of that."""
-    notes: list[Note] = []
+    notes: list[ProgramNote] = []
     at = 0
     while found := next((made for rule in rules.notes if (made := _match(one, text, at, rule)) is not None), None):
         note, at = found
@@ -174,7 +176,7 @@ def _split(one: Entry, text: str, rules: Rules) -> tuple[str, list[Note]]:
     return rest, notes
 
 
-def _match(one: Entry, text: str, at: int, rule: NoteRule) -> tuple[Note, int] | None:
+def _match(one: Entry, text: str, at: int, rule: NoteRule) -> tuple[ProgramNote, int] | None:
     kind, pattern, title = rule
     begin = at
     while begin < len(text) and text[begin] in " \t\r\n":
@@ -185,7 +187,7 @@ def _match(one: Entry, text: str, at: int, rule: NoteRule) -> tuple[Note, int] |
     groups = found.groupdict()
     named = " ".join(" ".join(filter(None, (groups.get("title"), groups.get("args")))).split())
     shown = groups.get("text") if "text" in groups else "" if named else found[0]
-    return Note(kind, (one,), named or title or _TITLES.get(kind, ""), (shown or "").strip("\r\n")), found.end()
+    return ProgramNote(kind, (one,), named or title or _TITLES.get(kind, ""), (shown or "").strip("\r\n")), found.end()
 
 
 class _Open:
@@ -207,11 +209,11 @@ class _Open:
 
 
 class _Maker:
-    def __init__(self, rules: Rules, project: str) -> None:
+    def __init__(self, rules: ShowRules, project: str) -> None:
         self._rules, self._project = rules, project
-        self._beside = Rules(notes=tuple(rule for rule in rules.notes if rule.kind == "reminder"))
+        self._beside = ShowRules(notes=tuple(rule for rule in rules.notes if rule.kind == "reminder"))
         """What a program adds to the result of a tool."""
-        self._items: list[Prompt | Note | _Open] = []
+        self._items: list[UserPrompt | ProgramNote | _Open] = []
         self._steps: list[Step] = []
         self._waiting: dict[str, list[int]] = {}
         """For each id of a call: the steps that have no result yet."""
@@ -225,16 +227,16 @@ class _Maker:
         """Adds a message."""
         message = one.message
         if message is None:
-            self._note(Note("damaged", (one,), "Damaged message", one.why))
+            self._note(ProgramNote("damaged", (one,), "Damaged message", one.why))
             return
         if one.is_summary:
-            self._note(Note("compaction", (one,)))
+            self._note(ProgramNote("compaction", (one,)))
         if one.is_result:
             self._results(one, one.results)
         elif message.role == "assistant" or one.calls:
             mark = _mark(one, self._rules)
             if mark is not None:
-                self._note(Note(mark.kind, (one,), mark.title or _TITLES.get(mark.kind, ""), message.text))
+                self._note(ProgramNote(mark.kind, (one,), mark.title or _TITLES.get(mark.kind, ""), message.text))
             else:
                 self._answer(one, message)
         elif message.role == "tool":
@@ -250,7 +252,7 @@ class _Maker:
                 answer = self._close(item)
                 if self._model and answer.model and answer.model != self._model:
                     title = f"{short_model(self._model)} → {short_model(answer.model)}"
-                    found.append(Note("model", (answer.entry,), title))
+                    found.append(ProgramNote("model", (answer.entry,), title))
                 self._model = answer.model or self._model
                 found.append(answer)
             else:
@@ -258,11 +260,11 @@ class _Maker:
         self._items, self._steps, self._waiting, self._open = [], [], {}, None
         return found
 
-    def _note(self, note: Note) -> None:
+    def _note(self, note: ProgramNote) -> None:
         """Adds a note. Output belongs to the command or shell before it."""
         self._open = None
         last = self._items[-1] if self._items else None
-        if note.kind == "output" and isinstance(last, Note) and last.kind in ("command", "shell"):
+        if note.kind == "output" and isinstance(last, ProgramNote) and last.kind in ("command", "shell"):
             text = "\n".join(filter(None, (last.text, note.text)))
             self._items[-1] = last._replace(
                 text=text, entries=(*last.entries, *(one for one in note.entries if one.node != last.entry.node))
@@ -275,10 +277,10 @@ class _Maker:
     def _user(self, one: Entry, message: Message) -> None:
         if one.results:
             self._results(one, one.results)
-        found = typed(one, self._rules)
+        found = split_prompt(one, self._rules)
         if found.blocks or not found.notes:
             self._open = None
-            self._items.append(Prompt(one, found.blocks, found.notes))
+            self._items.append(UserPrompt(one, found.blocks, found.notes))
         else:
             for note in found.notes:
                 self._note(note)
@@ -295,9 +297,9 @@ class _Maker:
                 self._begin(one, one.node.id, joins=True)
                 self._step(Step(None, result, one, one, "other", "Result", result.call_id, self._project, notes))
 
-    def _bare(self, one: Entry, result: ToolResult) -> tuple[ToolResult, tuple[Note, ...]]:
+    def _bare(self, one: Entry, result: ToolResult) -> tuple[ToolResult, tuple[ProgramNote, ...]]:
         """A result without what the program added to it, and notes of that."""
-        notes: list[Note] = []
+        notes: list[ProgramNote] = []
         content = []
         for block in result.content if self._beside.notes else ():
             rest, found = _split(one, block.text, self._beside) if isinstance(block, Text) else ("", [])
@@ -357,10 +359,10 @@ class _Maker:
             return None
         return found if isinstance(found, str) and found else None
 
-    def _close(self, made: _Open) -> Answer:
+    def _close(self, made: _Open) -> ModelAnswer:
         parts: Iterator[Part] = (self._steps[part] if isinstance(part, int) else part for part in made.parts)
         messages = [one.message for one in made.entries if one.message is not None]
-        return Answer(
+        return ModelAnswer(
             made.id,
             tuple(made.entries),
             tuple(parts),

@@ -10,7 +10,7 @@ import msgspec
 
 from clew.base.messages import Media, Opaque, Text, ToolCall, ToolResult
 from clew.turns import diff
-from clew.turns.model import PLAIN, FaceKind, Rules, Step
+from clew.turns.model import PLAIN, FaceKind, ShowRules, Step
 from clew.turns.words import duration, many, relative
 
 _KINDS: dict[FaceKind, str] = {
@@ -94,13 +94,13 @@ class Question(NamedTuple):
     answer: str
 
 
-class Link(NamedTuple):
+class PageLink(NamedTuple):
     """Where a page is."""
 
     url: str
 
 
-class Table(NamedTuple):
+class ArgumentTable(NamedTuple):
     """Arguments: names and values as text."""
 
     rows: list[tuple[str, str]]
@@ -112,10 +112,10 @@ class Output(NamedTuple):
     block: Text | Media | Opaque
 
 
-Panel = Terminal | Diff | Code | Prose | Checks | Question | Link | Table | Output
+Panel = Terminal | Diff | Code | Prose | Checks | Question | PageLink | ArgumentTable | Output
 
 
-def kind_of(call: ToolCall, rules: Rules) -> FaceKind:
+def kind_of(call: ToolCall, rules: ShowRules) -> FaceKind:
     """The face of a call."""
     name = call.name.lower()
     found = rules.faces.get(name) or FACES.get(name)
@@ -183,7 +183,7 @@ def command_of(call: ToolCall) -> str:
     return main_argument(call)
 
 
-def tool_line(call: ToolCall, rules: Rules = PLAIN, *, project: str = "", width: int = WIDE) -> str:
+def tool_line(call: ToolCall, rules: ShowRules = PLAIN, *, project: str = "", width: int = WIDE) -> str:
     """``Bash: npm test``, ``Edit: src/app.py``; the name alone if there are no arguments. Not escaped."""
     kind = kind_of(call, rules)
     label, words = label_of(call, kind), " ".join(line_of(call, kind, project).split())
@@ -295,7 +295,7 @@ def _panels(step: Step, call: ToolCall, read: int | None) -> Iterator[Panel]:
     else:
         given = arguments.get("arguments")
         if rows := _rows(given if step.kind == "mcp" and isinstance(given, dict) else arguments):
-            yield Table(rows)
+            yield ArgumentTable(rows)
         yield from _output(result)
 
 
@@ -311,7 +311,7 @@ def _output(result: ToolResult | None) -> Iterator[Output]:
 def _web(arguments: Mapping[str, Any], result: ToolResult | None) -> Iterator[Panel]:
     """A page or a search: its address, what was asked, and the answer."""
     if address := _text(arguments, ("url", "uri")):
-        yield Link(address)
+        yield PageLink(address)
     action = arguments.get("action")
     asked = [_text(one, ("query", "q", "prompt")) for one in (arguments, action) if isinstance(one, dict)]
     if words := "\n\n".join(filter(None, asked)):

@@ -38,7 +38,7 @@ class NoteRule(NamedTuple):
     title: str = ""
 
 
-class Mark(NamedTuple):
+class MessageMark(NamedTuple):
     """How a program marks a whole message that it writes itself, in the record around the message or in the message."""
 
     text: str
@@ -46,11 +46,11 @@ class Mark(NamedTuple):
     title: str = ""
 
 
-class Rules(NamedTuple):
+class ShowRules(NamedTuple):
     """What a source knows of how its program shows a conversation."""
 
     notes: tuple[NoteRule, ...] = ()
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[MessageMark, ...] = ()
     faces: Mapping[str, FaceKind] = MappingProxyType({})
     """Faces of tools by name, in lower case; those of `clew.turns.faces` are known."""
     response: str = ""
@@ -61,7 +61,7 @@ class Rules(NamedTuple):
     """True if each item of a response is a message: those without a result between them are one response."""
 
 
-PLAIN = Rules()
+PLAIN = ShowRules()
 """The rules of a program of which nothing is known."""
 
 
@@ -122,7 +122,7 @@ def entry(node: Node) -> Entry:
         return Entry(node, node.depth + 1, None, why or error.why)
 
 
-class Note(NamedTuple):
+class ProgramNote(NamedTuple):
     """What neither the user nor the model wrote."""
 
     kind: NoteKind
@@ -139,12 +139,12 @@ class Note(NamedTuple):
         return self.entries[0]
 
 
-class Prompt(NamedTuple):
+class UserPrompt(NamedTuple):
     """What the user typed and attached."""
 
     entry: Entry
     blocks: tuple[Text | Media | Opaque, ...]
-    notes: tuple[Note, ...] = ()
+    notes: tuple[ProgramNote, ...] = ()
     """What the program added to it."""
 
     @property
@@ -174,7 +174,7 @@ class Step(NamedTuple):
     """The argument that says the most, on one line."""
     project: str = ""
     """The directory that paths are relative to."""
-    notes: tuple[Note, ...] = ()
+    notes: tuple[ProgramNote, ...] = ()
     """What the program added to the result."""
 
     @property
@@ -217,7 +217,7 @@ class Unknown(NamedTuple):
 Part = Said | Thought | Step | Unknown
 
 
-class Answer(NamedTuple):
+class ModelAnswer(NamedTuple):
     """One response of the model."""
 
     id: str
@@ -241,14 +241,14 @@ class Answer(NamedTuple):
         return [part for part in self.parts if isinstance(part, Step)]
 
 
-Item = Prompt | Answer | Note
+Item = UserPrompt | ModelAnswer | ProgramNote
 
 
 class Turn(NamedTuple):
     """A prompt and what followed it. What comes before the first prompt is a turn without one."""
 
-    prompt: Prompt | None
-    items: tuple[Answer | Note, ...]
+    prompt: UserPrompt | None
+    items: tuple[ModelAnswer | ProgramNote, ...]
 
     def __iter__(self) -> Iterator[Item]:  # type: ignore[override]
         """All items in order."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from clew.base.messages import Usage
-from clew.turns.model import Note
+from clew.turns.model import ProgramNote
 
 _CLAUDE = re.compile(
     r"claude-(?:(?P<a>[a-z]+)-(?P<b>\d{1,2}(?:-\d{1,2})?)|(?P<c>\d(?:-\d{1,2})?)-(?P<d>[a-z]+))(?=-|@|:|$)"
@@ -78,7 +78,7 @@ def seam_text(before: int) -> str:
     return f"Compacted here. From here on, the model no longer sees the {many(before, 'message')} before."
 
 
-def note_line(note: Note) -> str:
+def note_line(note: ProgramNote) -> str:
     """A note on one line: all of it if it is short, else its title and its size."""
     words = " ".join(note.text.split())
     if note.kind in ("interruption", "model"):

@@ -20,7 +20,7 @@ from clew.sources.registry import rules_for
 from clew.store.session import Session
 from clew.store.windows import Leaving, leaving, seams, window
 from clew.turns.derive import items
-from clew.turns.model import Answer, Entry, Item, Note, entry
+from clew.turns.model import Entry, Item, ModelAnswer, ProgramNote, entry
 from clew.turns.words import money
 from clew.web.downloads import media_in
 from clew.web.files import ChangedFile, changed_files
@@ -108,7 +108,7 @@ def view(
             articles.append(_fork_bar(session, forks, waiting.pop(0), head))
         html = _article(site, session, renderer, item, (head, item.entry.number < compacted))
         today = item.entry.node.created_at.astimezone().date()
-        if day != today and not (isinstance(item, Note) and item.kind == "compaction"):
+        if day != today and not (isinstance(item, ProgramNote) and item.kind == "compaction"):
             articles.append(Markup(f'<p class="date-line"><span>{today:%A}, {today.day} {today:%B %Y}</span></p>'))
             day = today
         articles.append(Markup(html))
@@ -222,7 +222,7 @@ def number_of_call(session: Session, call_id: str) -> int | None:
 def _article(site: Site, session: Session, renderer: Renderer, item: Item, how: tuple[Any, ...]) -> str:
     noted = session.extra.get(NOTES)
     nodes = [one.node for one in item.entries]
-    if isinstance(item, Answer):
+    if isinstance(item, ModelAnswer):
         nodes += [step.answered.node for step in item.steps if step.answered is not None]
     mine = [noted.get(node.id) for node in nodes] if isinstance(noted, dict) else []
     numbers = item.entry.number, last_number(item)

@@ -10,8 +10,8 @@ from clew.base.messages import Media, Text
 from clew.sources.registry import rules_for
 from clew.store.session import Session
 from clew.store.windows import window
-from clew.turns.derive import is_prompt, typed
-from clew.turns.model import Entry, Rules, entry
+from clew.turns.derive import is_prompt, split_prompt
+from clew.turns.model import Entry, ShowRules, entry
 from clew.web.secrets import SecretFinder
 from clew.web.views import many, shorten
 
@@ -139,8 +139,10 @@ def _lines(
     return found
 
 
-def _words(one: Entry, rules: Rules, finder: SecretFinder) -> str:
-    return shorten(" ".join(block.text for block in typed(one, rules).blocks if isinstance(block, Text)), finder, 90)
+def _words(one: Entry, rules: ShowRules, finder: SecretFinder) -> str:
+    return shorten(
+        " ".join(block.text for block in split_prompt(one, rules).blocks if isinstance(block, Text)), finder, 90
+    )
 
 
 def _about_prompt(one: Entry, places: dict[int, str]) -> Iterator[tuple[str, str]]:

@@ -374,11 +374,13 @@ def _show_last_exchange(session: clew.Session) -> None:
     from clew.cli.output.conversation import item_lines, look
     from clew.sources.registry import rules_for
     from clew.turns.derive import is_prompt, items
-    from clew.turns.model import Note, entry
+    from clew.turns.model import ProgramNote, entry
 
     rules, entries = rules_for(session), [entry(node) for node in session.path(last=EXCHANGE)]
     at = next((at for at in reversed(range(len(entries))) if is_prompt(entries[at], rules)), 0)
-    shown = [item for item in items(entries[at:], rules, project=session.cwd or "") if not isinstance(item, Note)]
+    shown = [
+        item for item in items(entries[at:], rules, project=session.cwd or "") if not isinstance(item, ProgramNote)
+    ]
     for item in shown[:1] + shown[1:][-1:]:
         lines = list(item_lines(item, look(fold=True)))
         warn("")

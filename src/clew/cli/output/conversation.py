@@ -13,7 +13,7 @@ from clew.cli.output.times import local
 from clew.exports.to_markdown import json_fence, placeholder
 from clew.store.origin import name_of
 from clew.turns import faces
-from clew.turns.model import Answer, Entry, Item, Note, Part, Prompt, Said, Step, Thought
+from clew.turns.model import Entry, Item, ModelAnswer, Part, ProgramNote, Said, Step, Thought, UserPrompt
 from clew.turns.words import note_line, seam_text, short_model, thinking_line, token_words
 
 _MARKS = {"done": "✓", "now": "▸", "open": "○", "dropped": "–"}
@@ -46,9 +46,9 @@ def lines(items: Iterable[Item], how: Look) -> Iterator[str]:
 
 def item_lines(item: Item, how: Look) -> Iterator[str]:
     """The lines of one of them."""
-    if isinstance(item, Note):
+    if isinstance(item, ProgramNote):
         yield from _note(item, how)
-    elif isinstance(item, Prompt):
+    elif isinstance(item, UserPrompt):
         yield header(item.entry, "user")
         for block in item.blocks:
             yield ""
@@ -97,7 +97,7 @@ def step_line(step: Step, room: int | None = None) -> str:
     return f"{style(mark, colour)} {bold(label)}{' ' + shown if shown else ''} {dim(f'· {ended}')}"
 
 
-def _answer(item: Answer, how: Look) -> Iterator[str]:
+def _answer(item: ModelAnswer, how: Look) -> Iterator[str]:
     model = dim(plain(short_model(item.model))) if item.model else ""
     yield header(item.entry, "assistant", model, style("interrupted", "33") if item.interrupted else "")
     for number, part in enumerate(item.parts):
@@ -111,7 +111,7 @@ def _answer(item: Answer, how: Look) -> Iterator[str]:
 def _part(part: Part, how: Look) -> Iterator[str]:
     if isinstance(part, Said):
         for block in part.blocks:
-            yield from _marked(block.text, how) if isinstance(block, Text) else _beside(block)
+            yield from _markdown_lines(block.text, how) if isinstance(block, Text) else _beside(block)
     elif isinstance(part, Thought):
         shown = [thinking_line(part.block.text)] if how.fold or not part.block.text else paragraphs(part.block.text)
         yield from (dim(f"> {line}".rstrip()) for line in shown)
@@ -140,7 +140,7 @@ def _panel(panel: faces.Panel, how: Look) -> Iterator[str]:
             yield from paragraphs(panel.text.rstrip("\n"))
         case faces.Prose():
             yield dim(f"{plain(panel.label)}:")
-            yield from _marked(panel.text, how)
+            yield from _markdown_lines(panel.text, how)
         case faces.Checks():
             for state, text in panel.items:
                 yield f"{_MARKS[state]} {bold(plain(text)) if state == 'now' else plain(text)}"
@@ -150,9 +150,9 @@ def _panel(panel: faces.Panel, how: Look) -> Iterator[str]:
                 yield f"{'●' if option == panel.answer else '○'} {plain(option)}"
             if panel.answer and panel.answer not in panel.options:
                 yield f"→ {plain(panel.answer)}"
-        case faces.Link():
+        case faces.PageLink():
             yield style(plain(panel.url), "4")
-        case faces.Table():
+        case faces.ArgumentTable():
             for name, value in panel.rows:
                 first, *rest = paragraphs(value)
                 yield f"{dim(plain(name) + ':')} {first}"
@@ -163,7 +163,7 @@ def _panel(panel: faces.Panel, how: Look) -> Iterator[str]:
             )
 
 
-def _note(note: Note, how: Look) -> Iterator[str]:
+def _note(note: ProgramNote, how: Look) -> Iterator[str]:
     """A note on a line; with `unfold`, and for what the user ran, with its text."""
     if note.kind == "compaction":
         yield from (style(line, "33") for line in wrap(seam_text(note.entry.number - 1)))
@@ -177,7 +177,7 @@ def _note(note: Note, how: Look) -> Iterator[str]:
     elif note.kind == "summary" and not how.fold:
         yield header(note.entry, "summary")
         yield ""
-        yield from _marked(note.text, how)
+        yield from _markdown_lines(note.text, how)
     elif note.kind == "error":
         yield from (style(line, "31") for line in paragraphs(f"{note.title}: {note.text}"))
     elif note.kind == "damaged":
@@ -195,7 +195,7 @@ def _text(text: str) -> Iterator[str]:
         yield from wrap(line)
 
 
-def _marked(text: str, how: Look) -> Iterable[str]:
+def _markdown_lines(text: str, how: Look) -> Iterable[str]:
     return how.markdown(text) if how.markdown is not None else _text(text)
 
 

@@ -18,7 +18,7 @@ from clew.sources.registry import rules_for
 from clew.store.origin import origin_of
 from clew.turns.derive import items
 from clew.turns.faces import summary
-from clew.turns.model import Item, Note, Prompt, Said, Step, entry
+from clew.turns.model import Item, ProgramNote, Said, Step, UserPrompt, entry
 from clew.turns.words import note_line, seam_text, short_model
 
 LAST = 12
@@ -49,7 +49,7 @@ def preview(store: clew.Store, row: CatalogRow, typed: str = "") -> Preview:
         nodes, hit = _around(store, session, typed)
         text = Text()
         for item in items(map(entry, nodes), rules_for(session), project=session.cwd or ""):
-            role, shown = _shown(item)
+            role, shown = _words_of(item)
             mine = any(one.node.id == hit for one in item.entries)
             text.append(f"{role}\n" if role else "", style=_COLOURS.get(role, "bold"))
             lines = _excerpt(shown, words if mine else ()).split("\n")
@@ -107,11 +107,11 @@ def _match(store: clew.Store, session: clew.Session, typed: str) -> str | None:
     return None
 
 
-def _shown(item: Item) -> tuple[str, str]:
+def _words_of(item: Item) -> tuple[str, str]:
     """Who wrote it, and its words: tool calls on one line each, notes without a name on one line."""
-    if isinstance(item, Note):
+    if isinstance(item, ProgramNote):
         return "", seam_text(item.entry.number - 1) if item.kind == "compaction" else note_line(item)
-    if isinstance(item, Prompt):
+    if isinstance(item, UserPrompt):
         return "user", item.text or "(no text)"
     return "assistant", "\n".join(filter(None, map(_part, item.parts)))
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 from clew.base.messages import Media, Opaque, Text, Usage
 from clew.engine.node import Node
 from clew.errors import Corrupted
-from clew.exports.render.text import attribute, inline, markdown, name_secrets, one_line, plain, typed
+from clew.exports.render.text import attribute, inline, markdown, name_secrets, one_line, plain, prompt
 from clew.exports.render.tools import StepLinks, json_block, render_step
-from clew.turns.model import Answer, Entry, Item, Note, Part, Prompt, Said, Step, Thought
+from clew.turns.model import Entry, Item, ModelAnswer, Part, ProgramNote, Said, Step, Thought, UserPrompt
 from clew.turns.words import many, money, note_line, short_model, token_words
 
 VERSION = 4
@@ -61,15 +61,15 @@ class Renderer:
 
     def traces(self, item: Item) -> list[str | None]:
         """Where the traces of the subagents are that its calls started; they may come later than the calls."""
-        if self._links.trace is None or not isinstance(item, Answer):
+        if self._links.trace is None or not isinstance(item, ModelAnswer):
             return []
         return [self._links.trace(step.call.id) for step in item.steps if step.call is not None]
 
     def article(self, item: Item, *, first: bool = False) -> str:
         """The HTML of a prompt, an answer or a note."""
-        if isinstance(item, Note):
+        if isinstance(item, ProgramNote):
             return self._note_article(item, first)
-        if isinstance(item, Prompt):
+        if isinstance(item, UserPrompt):
             return self._article(item, "user", "you", "".join(self._prompt(item)), first)
         kind = "ai broken" if item.interrupted else "ai"
         role = "tool" if all(isinstance(part, Step) and part.call is None for part in item.parts) else "assistant"
@@ -81,7 +81,7 @@ class Renderer:
         names = ["msg", kind, *(["first"] if first else []), *more]
         names += ["old"] if one.number < self._compacted else []
         below = "".join(map(self._links.below, item.entries)) if self._links.below is not None else ""
-        header = self._header(item, title or self._names.get(role, role), model=isinstance(item, Answer))
+        header = self._header(item, title or self._names.get(role, role), model=isinstance(item, ModelAnswer))
         upto = last_number(item)
         return (
             f'<article class="{" ".join(names)}" id="{one.anchor}" aria-labelledby="{one.anchor}h" tabindex="-1"'
@@ -91,7 +91,7 @@ class Renderer:
 
     def _header(self, item: Item, name: str, *, model: bool) -> str:
         one = item.entry
-        full = item.model if isinstance(item, Answer) else None
+        full = item.model if isinstance(item, ModelAnswer) else None
         shown = inline(one_line(short_model(full)))
         label = f'<span class="model mono" title="{attribute(full)}">{shown}</span>' if full and model else ""
         when = one.node.created_at.astimezone()
@@ -116,11 +116,11 @@ class Renderer:
             f'<span class="i i-raw" aria-hidden="true"></span></a>{extra}</span>'
         )
 
-    def _prompt(self, item: Prompt) -> Iterator[str]:
+    def _prompt(self, item: UserPrompt) -> Iterator[str]:
         body = ""
         for kind, group in groupby(item.blocks, type):
             if kind is Text:
-                body += "".join(typed(one.text) for one in group if isinstance(one, Text))
+                body += "".join(prompt(one.text) for one in group if isinstance(one, Text))
             elif kind is Media:
                 body += self._files(item.entry, (one for one in group if isinstance(one, Media)))
             else:
@@ -128,7 +128,7 @@ class Renderer:
         yield f'<div class="body">{body}</div>' if body else ""
         yield from map(self._note, item.notes)
 
-    def _answer(self, item: Answer) -> Iterator[str]:
+    def _answer(self, item: ModelAnswer) -> Iterator[str]:
         last = item.entry
         for kind, group in groupby(item.parts, type):
             parts = list(group)
@@ -195,7 +195,7 @@ class Renderer:
         )
         return self._anchor(step, last) + shown
 
-    def _note_article(self, note: Note, first: bool) -> str:
+    def _note_article(self, note: ProgramNote, first: bool) -> str:
         if note.kind == "compaction":
             return seam(note.entry.number)
         if note.kind == "model":
@@ -207,9 +207,9 @@ class Renderer:
         if note.kind == "summary":
             body = f'<div class="body">{markdown(note.text)}</div>'
             return self._article(note, "summary", "ai", body + self._files(note.entry, note.media), first)
-        return self._article(note, "", "note-m", self._note(note), first, title=_TITLES.get(note.kind, "Note"))
+        return self._article(note, "", "note-m", self._note(note), first, title=_TITLES.get(note.kind, "ProgramNote"))
 
-    def _note(self, note: Note) -> str:
+    def _note(self, note: ProgramNote) -> str:
         """A note: a line, with what is folded below it."""
         files = self._files(note.entry, note.media)
         title = inline(one_line(name_secrets(note.title)))
@@ -259,7 +259,7 @@ class Renderer:
 
 _TITLES = {
     "command": "Command", "shell": "Terminal", "instructions": "System", "interruption": "Interrupted",
-    "error": "Error", "reminder": "Note",
+    "error": "Error", "reminder": "ProgramNote",
 }  # fmt: skip
 
 
@@ -275,7 +275,7 @@ def image_link(url: str, image: str) -> str:
 def last_number(item: Item) -> int:
     """The number of the last message that is shown with an item."""
     numbers = [one.number for one in item.entries]
-    if isinstance(item, Answer):
+    if isinstance(item, ModelAnswer):
         numbers += [step.answered.number for step in item.steps if step.answered is not None]
     return max(numbers)
 

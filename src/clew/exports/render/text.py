@@ -136,18 +136,21 @@ def markdown(text: str) -> str:
     return _show_secrets(_LINK.sub(lambda found: name_secrets(found[0]), _MARKED.sub(_chip, clean))) + more(rest)
 
 
-def typed(text: str) -> str:
+def prompt(text: str) -> str:
     """A prompt as it was typed: line breaks, indentation and every character stay; only fences are styled."""
     parts, at = [], 0
     shown, rest = cut(text)
     for found in _TYPED_FENCE.finditer(shown.replace("\r\n", "\n")):
-        parts += [_typed(found.string[at : found.start()]), _fence(_hide(found["code"]), _hide(found["info"]).strip())]
+        parts += [
+            _plain_part(found.string[at : found.start()]),
+            _fence(_hide(found["code"]), _hide(found["info"]).strip()),
+        ]
         at = found.end()
-    parts.append(_typed(shown.replace("\r\n", "\n")[at:]) if at or shown.strip() else "")
+    parts.append(_plain_part(shown.replace("\r\n", "\n")[at:]) if at or shown.strip() else "")
     return _show_secrets(_MARKED.sub(_chip, "".join(parts))) + more(rest)
 
 
-def _typed(text: str) -> str:
+def _plain_part(text: str) -> str:
     return f'<p class="typed">{escape(_hide(text.strip(chr(10))))}</p>' if text.strip() else ""
 
 

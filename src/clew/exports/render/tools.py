@@ -23,7 +23,7 @@ from clew.exports.render.text import (
     plain,
 )
 from clew.turns import faces
-from clew.turns.model import Note, Step
+from clew.turns.model import ProgramNote, Step
 
 _STATES = {
     "missing": ("No result stored", "i-stop"),
@@ -53,7 +53,7 @@ def render_step(
     step: Step,
     links: StepLinks,
     media: Callable[[Media], str],
-    note: Callable[[Note], str],
+    note: Callable[[ProgramNote], str],
     *,
     open: bool = False,
 ) -> str:
@@ -101,7 +101,7 @@ def _panels(
     for number, panel in enumerate(found):
         if isinstance(panel, faces.Diff) and number:
             yield f'<div class="out-h"><span class="grow cut">Diff · {inline(one_line(panel.path))}</span></div>'
-        if isinstance(panel, faces.Output) and number and isinstance(found[number - 1], faces.Table):
+        if isinstance(panel, faces.Output) and number and isinstance(found[number - 1], faces.ArgumentTable):
             yield '<div class="out-h"><span class="grow">Result</span></div>'
         yield _panel(panel, media)
     if not found and not step.notes:
@@ -116,7 +116,7 @@ def _title(step: Step, panels: list[faces.Panel]) -> str:
             return path if isinstance(first, faces.Code) else f"Diff · {path}" if path else "Diff"
         case faces.Terminal():
             return "Terminal"
-        case faces.Table():
+        case faces.ArgumentTable():
             return "Arguments"
         case faces.Checks():
             return "To do"
@@ -142,10 +142,10 @@ def _panel(panel: faces.Panel, media: Callable[[Media], str]) -> str:
             return f'<ul class="todos">{"".join(map(_check, panel.items[:MOST]))}</ul>'
         case faces.Question():
             return _question(panel)
-        case faces.Link():
+        case faces.PageLink():
             is_link = panel.url.startswith(("http://", "https://")) and not re.search(r"[\s<>]", panel.url)
             return f'<div class="body">{markdown(f"<{panel.url}>") if is_link else f"<p>{inline(panel.url)}</p>"}</div>'
-        case faces.Table():
+        case faces.ArgumentTable():
             rows = "".join(
                 f"<tr><th>{inline(one_line(name))}</th><td>{plain(value)}</td></tr>"
                 for name, value in panel.rows[:MOST]
@@ -181,7 +181,7 @@ def _question(panel: faces.Question) -> str:
         for option in panel.options[:MOST]
     )
     other = panel.answer and panel.answer not in panel.options
-    answer = f'<p class="lab">Answer</p><div class="body typed">{plain(panel.answer)}</div>' if other else ""
+    answer = f'<p class="lab">ModelAnswer</p><div class="body typed">{plain(panel.answer)}</div>' if other else ""
     return (
         f'<div class="body"><p>{plain(panel.text)}</p></div>'
         f"{f'<ul class={chr(34)}todos{chr(34)}>{options}</ul>' if options else ''}{answer}"
