@@ -16,7 +16,7 @@ from clew.errors import ClewError
 from clew.exports.images import read_image
 from clew.exports.render.message import Links, Renderer
 from clew.exports.render.text import SHORT, WHOLE, inline, limited, one_line
-from clew.sources.registry import rules_for, title_of
+from clew.sources.registry import rules_for, tool_title
 from clew.store.origin import origin_of
 from clew.store.session import Session
 from clew.turns.derive import stream
@@ -88,7 +88,7 @@ def _facts(session: Session) -> Iterator[str]:
     tokens = f"{counters.tokens_in:,} tokens in, {counters.tokens_out:,} out" if counters.tokens else ""
     cost = money(counters.cost) if counters.cost else ""
     facts = [
-        ("Tool", title_of(origin.tool) if origin.tool else ""),
+        ("Tool", tool_title(origin.tool) if origin.tool else ""),
         ("Project", session.cwd or ""),
         ("Branch", origin.branch),
         ("Date", days[0] if days[0] == days[1] else " – ".join(days)),

@@ -119,8 +119,8 @@ def _find(name: str) -> Source | None:
     return next((source for source in sources() if source.name == name), None)
 
 
-def title_of(name: str) -> str:
-    """The name of a program as people read it; the given one if it is unknown."""
+def tool_title(name: str) -> str:
+    """The name of a tool as people read it: `Claude Code`; the name itself for an unknown one."""
     found = _find(name)
     return name if found is None else found.title
 
@@ -133,8 +133,9 @@ def rules_for(session: Session) -> ShowRules:
 
 def resume_elsewhere(name: str, conversation: str) -> str | None:
     """The command that continues a conversation in the program it was imported from; None if there is none."""
-    found = next((source for source in sources() if source.name == name), None)
-    return None if found is None or not _PLAIN(conversation) else found.resume(conversation)
+    known = sources() if _PLAIN(conversation) else ()
+    found = next((source for source in known if source.name == name), None)
+    return None if found is None else found.resume(conversation)
 
 
 def places(source: Source, home: Home) -> list[str]:

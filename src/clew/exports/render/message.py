@@ -207,7 +207,7 @@ class Renderer:
         if note.kind == "summary":
             body = f'<div class="body">{markdown(note.text)}</div>'
             return self._article(note, "summary", "ai", body + self._files(note.entry, note.media), first)
-        return self._article(note, "", "note-m", self._note(note), first, title=_TITLES.get(note.kind, "ProgramNote"))
+        return self._article(note, "", "note-m", self._note(note), first, title=_TITLES.get(note.kind, "Note"))
 
     def _note(self, note: ProgramNote) -> str:
         """A note: a line, with what is folded below it."""
@@ -259,7 +259,7 @@ class Renderer:
 
 _TITLES = {
     "command": "Command", "shell": "Terminal", "instructions": "System", "interruption": "Interrupted",
-    "error": "Error", "reminder": "ProgramNote",
+    "error": "Error", "reminder": "Note",
 }  # fmt: skip
 
 
