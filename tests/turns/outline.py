@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,18 +32,25 @@ from clew.turns.model import (
 from clew.turns.words import token_words
 
 
-def imported(source: Source, data: bytes, path: str) -> list[list[Item]]:
-    """What is shown of each conversation in a file."""
+@contextmanager
+def importing(source: Source, data: bytes, path: str) -> Iterator[list[list[Item]]]:
+    """What is shown of each conversation in a file, while its store is open."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(data)
         with clew.open(Path(folder) / "store.db") as store:
             import_item(store, source, File(str(file), len(data), 0))
-            return [
+            yield [
                 items(map(entry, session.history()), rules_for(session), project=session.cwd or "")
                 for session in store.sessions.list()
             ]
+
+
+def imported(source: Source, data: bytes, path: str) -> list[list[Item]]:
+    """What is shown of each conversation in a file."""
+    with importing(source, data, path) as found:
+        return found
 
 
 def entries(messages: Iterable[AnyMessage]) -> list[Entry]:

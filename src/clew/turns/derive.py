@@ -21,10 +21,10 @@ from clew.turns.model import (
     Part,
     ProgramNote,
     Said,
+    ShownTurn,
     ShowRules,
     Step,
     Thought,
-    Turn,
     Unknown,
     UserPrompt,
 )
@@ -69,7 +69,7 @@ def stream(
     yield from made.take()
 
 
-def turns(entries: Iterable[Entry], rules: ShowRules = PLAIN, *, project: str = "") -> list[Turn]:
+def turns(entries: Iterable[Entry], rules: ShowRules = PLAIN, *, project: str = "") -> list[ShownTurn]:
     """The turns of these messages, in order. `project` is the directory that paths are relative to.
 
     A result belongs to the first call with its id that has none yet. One whose call is not among the messages is a step
@@ -84,7 +84,7 @@ def turns(entries: Iterable[Entry], rules: ShowRules = PLAIN, *, project: str = 
             found.append((item, []) if isinstance(item, UserPrompt) else (None, [item]))
         else:
             found[-1][1].append(item)
-    return [Turn(prompt, tuple(rest)) for prompt, rest in found]
+    return [ShownTurn(prompt, tuple(rest)) for prompt, rest in found]
 
 
 def items(entries: Iterable[Entry], rules: ShowRules = PLAIN, *, project: str = "") -> list[Item]:

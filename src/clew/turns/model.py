@@ -244,7 +244,7 @@ class ModelAnswer(NamedTuple):
 Item = UserPrompt | ModelAnswer | ProgramNote
 
 
-class Turn(NamedTuple):
+class ShownTurn(NamedTuple):
     """A prompt and what followed it. What comes before the first prompt is a turn without one."""
 
     prompt: UserPrompt | None
