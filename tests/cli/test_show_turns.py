@@ -52,6 +52,13 @@ def test_hostile_text_obeys_no_terminal():
             assert not any(line.startswith("## user") for line in shown if "·" not in line)
 
 
+def test_search_leaves_machine_text_out(clew_cli, talk):
+    """Text that a program wrote in the user's name is found with --notes."""
+    talk("<system-reminder>the xylophone plays</system-reminder>", "A xylophone?")
+    assert [hit["node"]["text"] for hit in clew_cli("search", "xylophone", "--json").json] == ["A xylophone?"]
+    assert len(clew_cli("search", "xylophone", "--notes", "--json").json) == 2
+
+
 @pytest.fixture
 def pager(tmp_path: Path) -> str:
     """A pager that says that it was used."""

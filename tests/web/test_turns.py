@@ -82,6 +82,20 @@ def test_machine_text_is_no_prompt(store: clew.Store, client: Client, tmp_path: 
     assert "/clear" not in (session.title or "")
 
 
+def test_search_leaves_machine_text_out(store: clew.Store, client: Client, tmp_path: Path) -> None:
+    """A search finds what people and models wrote; text of programs only if it is asked for."""
+    hidden = "<system-reminder>the xylophone plays</system-reminder>"
+    session = bring(store, tmp_path, [
+        claude_line(1, None, "user", hidden),
+        claude_line(2, 1, "user", f"{hidden}\nA xylophone?"),
+        claude_line(3, 2, "assistant", "Yes, a xylophone.", message={"id": "m"}),
+    ])  # fmt: skip
+    for query, numbers in (("xylophone", [2, 3]), ("xylophone is:note", [1, 2, 3])):
+        found = client.get(f"/search.json?q={query.replace(' ', '%20')}").json
+        matches = [one for group in found["conversations"] for one in group["matches"]]
+        assert sorted(one["number"] for one in matches) == numbers, session.id
+
+
 def test_images_in_messages_are_shown(store: clew.Store, client: Client, tmp_path: Path) -> None:
     """A pasted image and one that a tool returned are on the page, sandboxed; what is no image is only named."""
     session = bring(store, tmp_path, lines())

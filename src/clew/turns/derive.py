@@ -140,6 +140,13 @@ def _words(data: object) -> str:
     return text if isinstance(text, str) else msgspec.json.encode(data).decode()
 
 
+def is_machine_text(one: Entry, rules: ShowRules = PLAIN) -> bool:
+    """True for a message that a program alone wrote: a command, a reminder; not a summary or a system prompt."""
+    found = split_prompt(one, rules)
+    plain = (_TITLES["summary"], _TITLES["instructions"])
+    return not found.blocks and any(note.title not in plain for note in found.notes)
+
+
 def _says(block: Text | Media | Opaque) -> bool:
     return not isinstance(block, Text) or bool(block.text.strip())
 

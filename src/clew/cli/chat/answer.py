@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from clew.cli.output.text import clip, is_terminal, strip_colours, width
 from clew.turns.faces import tool_line
 
 if TYPE_CHECKING:
+    from markdown_it.token import Token
     from rich.console import Console, RenderableType
 
 
@@ -124,10 +125,21 @@ def markdown(text: str, *, breaks: bool = False) -> RenderableType:
     reader = MarkdownIt("commonmark").enable(["strikethrough", "table"])
     reader.disable(["html_block", "html_inline", "image", "reference"])
     rendered.parsed = reader.parse("\n".join(paragraphs(text)))
-    for inline in rendered.parsed if breaks else ():
-        for token in inline.children or ():
-            token.type = "hardbreak" if token.type == "softbreak" else token.type
+    if breaks:
+        _keep_breaks(rendered.parsed)
     return rendered
+
+
+def _keep_breaks(tokens: Sequence[Token]) -> None:
+    """Line breaks stay line breaks, and tasks of a list get check boxes."""
+    for number, token in enumerate(tokens):
+        children = token.children or []
+        for child in children:
+            child.type = "hardbreak" if child.type == "softbreak" else child.type
+        if children and number > 1 and tokens[number - 2].type == "list_item_open":
+            box, _, rest = children[0].content.partition("] ")
+            if box in ("[ ", "[x", "[X"):
+                children[0].content = f"{'☐' if box == '[ ' else '☑'} {rest}"
 
 
 def render_lines(console: Console, what: RenderableType) -> list[str]:
