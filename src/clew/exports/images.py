@@ -21,7 +21,7 @@ ENDINGS = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "imag
 """The endings of the files of images, by their types."""
 
 
-class Image(NamedTuple):
+class ShownImage(NamedTuple):
     """The bytes of an image and the type that they begin with, whatever the message says."""
 
     mime_type: str
@@ -33,13 +33,13 @@ def is_inline(block: Media) -> bool:
     return block.url is not None and block.url.startswith("data:")
 
 
-def read_image(session: Session | None, block: Media, most: int = LARGEST) -> Image | None:
+def read_image(session: Session | None, block: Media, most: int = LARGEST) -> ShownImage | None:
     """The image of a block; None if it is none, is larger than `most`, is elsewhere or cannot be read."""
     if block.modality != "image":
         return None
     data = inline_bytes(block, most) if is_inline(block) else _stored_bytes(session, block, most)
     kind = None if data is None else image_type(data)
-    return None if kind is None or data is None else Image(kind, data)
+    return None if kind is None or data is None else ShownImage(kind, data)
 
 
 def inline_bytes(block: Media, most: int = LARGEST) -> bytes | None:
