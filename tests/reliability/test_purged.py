@@ -282,7 +282,7 @@ def finished(store: Store, receipt: Receipt) -> None:
 
 def test_a_reader_is_in_the_way_until_the_next_write(full: Store, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While somebody reads, the receipt says what is pending; the next write after that finishes it."""
-    monkeypatch.setattr("clew.engine.cleanup.RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("clew.engine.engine.RETRY_SECONDS", 0.0)
     receipt = pending(full, path)
     full.sessions.create(title="next")
     assert found(WORDS, content(path)) == []

@@ -13,11 +13,10 @@ from clew.base.loading import loading
 from clew.base.messages import AnyMessage, Message, Native, as_message
 from clew.base.values import whole_number
 from clew.engine import paths
-from clew.engine.append import append_chain
+from clew.engine.append import Appended, append_chain
 from clew.engine.engine import Draft
 from clew.engine.node import Node, microseconds, moment, node_row, run_info
 from clew.engine.refs import BRANCH
-from clew.engine.remembered import Appended
 from clew.errors import Corrupted, Invalid, NotFound
 from clew.store.session_changes import UNSET, SessionChanges
 

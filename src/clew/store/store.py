@@ -297,7 +297,7 @@ class Store:
 
     def _rekey(self, kind: Kind, key: Key | None, progress: Progress | None) -> Status:
         with loading:
-            from clew.engine.cleanup import mark_dirty
+            from clew.engine.engine import mark_dirty
             from clew.upkeep import rekey
 
         rekey.begin(self._engine, kind, key)

@@ -206,9 +206,9 @@ class Unit:
     def purged(self, some: Collection[str | bytes]) -> set[bytes]:
         """Those of these ids of sessions and messages that were purged: no import stores them again."""
         with loading:
-            from clew.engine.purged import recall
+            from clew.engine.deletion import recall_purged
 
-        return recall(self._engine, self._tx, [_key(one) for one in some])
+        return recall_purged(self._engine, self._tx, [_key(one) for one in some])
 
     @_reads
     def stored(self, draft: Draft, session: Session | None = None) -> Node | None:

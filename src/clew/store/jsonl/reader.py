@@ -14,12 +14,11 @@ from clew.base import codec, ids
 from clew.base.messages import AnyMessage, Message, Native, Opaque
 from clew.engine.append import append_chain
 from clew.engine.blobs import Blobs
+from clew.engine.deletion import recall_purged
 from clew.engine.engine import Draft
 from clew.engine.log import add_entries
-from clew.engine.memory_data import MEMORY, memory_key
-from clew.engine.memory_data import unpack as unpack_memory
 from clew.engine.node import is_clean_version, node_payload, node_row
-from clew.engine.purged import recall
+from clew.engine.session_data import MEMORY, memory_key, unpack_memory
 from clew.engine.session_data import unpack as unpack_session
 from clew.errors import Conflict, Invalid, NotFound
 from clew.store.jsonl.lines import (
@@ -182,7 +181,7 @@ class _Reader:
         return new
 
     def _recall(self, tx: Tx, names: list[bytes]) -> set[bytes]:
-        return set() if self._again else recall(self._engine, tx, names)
+        return set() if self._again else recall_purged(self._engine, tx, names)
 
     def _is_stored(self, tx: Tx, item: _Item) -> bool:
         place = tx.node(item.draft.id)

@@ -15,7 +15,7 @@ import msgspec
 
 from clew import keys
 from clew.backends import BlobRow, ObjectRow, Tx
-from clew.engine import blob_objects, holds
+from clew.engine import blob_objects, refs
 from clew.engine.engine import Engine
 from clew.engine.sealing.envelope import MISTYPED
 from clew.engine.sealing.header import (
@@ -227,7 +227,7 @@ def _finish(engine: Engine, tx: Tx) -> None:
         drop_parameters(tx, keep=())
         put_unsealed(tx, now)
         return
-    held = holds.collect_held(engine, tx) if mark.kind == "seal" else now.held
+    held = refs.collect_held(engine, tx) if mark.kind == "seal" else now.held
     left = msgspec.structs.replace(now, keys=now.keys[:1], macs=now.macs[:1], state="sealed", held=held)
     drop_parameters(tx, keep=left.keys)
     put(tx, engine.store_id, left)

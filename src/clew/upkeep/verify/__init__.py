@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from clew.backends.problems import BROKEN, describe
-from clew.engine.damage import Damage
+from clew.backends.problems import BROKEN, Damage, describe
 from clew.engine.engine import Engine
 from clew.errors import ClewError
 from clew.upkeep.verify.attachments import check_blobs, check_log, check_objects, check_uses

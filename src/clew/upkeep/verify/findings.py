@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from clew.backends import MAX_POS, MAX_SEQ, SEQ_BITS, Reader, tables
-from clew.backends.problems import BROKEN, describe
+from clew.backends.problems import BROKEN, Damage, describe
 from clew.backends.tables import Table
 from clew.base import ids
-from clew.engine.damage import Damage
 from clew.engine.engine import Engine
 from clew.errors import Corrupted
 

@@ -9,7 +9,7 @@ import msgspec
 from clew.backends import RefRow
 from clew.backends.tables import REFS
 from clew.base import ids
-from clew.engine import holds
+from clew.engine import refs
 from clew.engine.sealing.envelope import ref_context, ref_fields, ref_owner
 from clew.engine.session_data import SessionData
 from clew.upkeep.verify.findings import Findings, place
@@ -47,7 +47,7 @@ def _problems(found: Findings, ref: RefRow) -> Iterator[tuple[str, int | None]]:
     if not found.engine.seal.is_signed(ref_fields(ref), ref.wrapped_key, ref.mac):
         yield CHECKSUM, None
     yield from _data_problems(found, ref)
-    if not ref.hold and holds.is_listed(found.engine, found.tx, ref):
+    if not ref.hold and refs.is_hold_listed(found.engine, found.tx, ref):
         yield "its row says that it is not held, but it is", None
     if ref.owner is not None and found.one("SELECT 1 FROM refs WHERE ref = ? AND ref != ?", ref.owner, ref.ref) is None:
         yield f"its owner, ref {ref.owner}, is missing", None
