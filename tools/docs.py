@@ -115,7 +115,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
     (
         "Search, verify, backup",
         "",
-        ["store/search/query:Hit", "upkeep/verify/findings:Report", "engine/damage:Damage", "backends/backend:Backup"],
+        ["store/search/query:Hit", "upkeep/verify/findings:Report", "backends/problems:Damage", "backends/backend:Backup"],
     ),
     (
         "Quarantine",
