@@ -115,7 +115,12 @@ PARTS: list[tuple[str, str, list[str]]] = [
     (
         "Search, verify, backup",
         "",
-        ["store/search/query:Hit", "upkeep/verify/findings:Report", "backends/problems:Damage", "backends/backend:Backup"],
+        [
+            "store/search/query:Hit",
+            "upkeep/verify/findings:Report",
+            "backends/problems:Damage",
+            "backends/backend:Backup",
+        ],
     ),
     (
         "Quarantine",
