@@ -15,7 +15,7 @@ from clew.exports.to_html import html
 from clew.exports.to_markdown import Detail, markdown
 from clew.exports.to_native import native, native_files
 from clew.store.export_guard import refuse
-from clew.store.jsonl.writer import jsonl
+from clew.store.jsonl import jsonl
 from clew.store.session import Session
 from clew.store.store import Store
 

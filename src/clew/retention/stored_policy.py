@@ -6,7 +6,7 @@ import msgspec
 
 from clew.errors import Invalid
 from clew.retention.policy import Policy
-from clew.store import stored_policy
+from clew.store import judging
 from clew.store.store import Store
 
 
@@ -25,12 +25,12 @@ def _store_policy(store: Store, policy: Policy, reason: str | None = None) -> Po
     if not isinstance(policy, Policy):
         raise Invalid(f"policy must be a clew.retention.Policy, not {type(policy).__name__}")
     days = policy.days_for(store.workspace, record=reason is not None) or 0
-    return _decode(stored_policy.replace(store, msgspec.json.encode(policy), days, reason=reason))
+    return _decode(judging.replace_policy(store, msgspec.json.encode(policy), days, reason=reason))
 
 
 def get_policy(store: Store) -> Policy | None:
     """The policy stored for this workspace, or else for the workspace without a name; None if there is neither."""
-    found = stored_policy.read(store)
+    found = judging.read_policy(store)
     return None if found is None else _decode(found)
 
 
