@@ -59,7 +59,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
     (
         "Sessions",
         "Reached as `store.sessions`.",
-        ["store/sessions:Sessions", "base/paging:Page", "store/session:Session", "engine/watch:Watch"],
+        ["store/sessions:Sessions", "base/values:Page", "store/session:Session", "engine/watch:Watch"],
     ),
     (
         "What sessions give back",
@@ -207,7 +207,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
     (
         "clew.redaction",
         "What must not be stored. Rules are given to `clew.open`, and work on everything that comes in.",
-        ["redaction/rule:Rule", "redaction/rules:Rules", "redaction/builtin_rules:builtin"]
+        ["redaction/builtin_rules:Rule", "redaction/rules:Rules", "redaction/builtin_rules:builtin"]
         + [f"redaction/__init__:{name}" for name in ("redact", "Redacted", "Finding", "annotation", "Annotation")],
     ),
     ("clew.scan", "", ["store/scan:scan", "store/scan:Scan", "store/scan:Spot"]),
@@ -255,8 +255,8 @@ PARTS: list[tuple[str, str, list[str]]] = [
         + [f"snapshots/types:{name}" for name in ("Messages", "new_snapshot", "validate_snapshot_id", "generate_key")]
         + [
             "snapshots/file_store:FileStore",
-            "snapshots/filesystem:Files",
-            "snapshots/filesystem:MemoryFiles",
+            "snapshots/file_store:Files",
+            "snapshots/file_store:MemoryFiles",
             "snapshots/object_store:ObjectStore",
             "store/snapshots:Snapshots",
         ],
@@ -272,8 +272,8 @@ PARTS: list[tuple[str, str, list[str]]] = [
             "chat/conversation:Conversation",
             "chat/claude_program:ClaudeLocal",
             "providers/tools:Tool",
-            "chat/events:Reply",
-            "chat/events:UsageTotal",
+            "chat/protocols:Reply",
+            "chat/protocols:UsageTotal",
             "chat/aio:connect",
             "chat/aio:AsyncClient",
             "chat/aio:Stream",
@@ -293,7 +293,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
             "testing/providers/server:ProviderServer",
             "testing/providers/server:Request",
             "testing/providers/server:self_signed",
-            *(f"testing/providers/scripted:{name}" for name in ("Say", "ToolUse", "Fail", "Send")),
+            *(f"testing/providers/protocols:{name}" for name in ("Say", "ToolUse", "Fail", "Send")),
         ],
     ),
     (
@@ -301,8 +301,8 @@ PARTS: list[tuple[str, str, list[str]]] = [
         "Continuing with another provider. Nothing that is converted is changed.",
         [
             *(f"convert/core:{name}" for name in ("convert_messages", "repair_messages", "Converted")),
-            *(f"convert/sessions:{name}" for name in ("convert", "ConvertedSnapshot", "convert_session")),
-            *("convert/sessions:ConvertedSession", "convert/report:Report", "convert/report:Loss"),
+            *(f"convert/core:{name}" for name in ("convert", "ConvertedSnapshot", "convert_session")),
+            *("convert/core:ConvertedSession", "convert/report:Report", "convert/report:Loss"),
         ],
     ),
     (
@@ -320,7 +320,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
     (
         "clew.testing",
         "",
-        ["testing/control:FakeClock", "testing/control:SequentialIds", "testing/backend/__init__:BackendConformance"],
+        ["testing/contract:FakeClock", "testing/contract:SequentialIds", "testing/backend/__init__:BackendConformance"],
     ),
 ]
 SHORT = {"NodeList": "list[Node]", "SessionList": "list[Session]", "QuarantinedList": "list[Quarantined]"}

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         tool,
         user,
     )
-    from clew.base.paging import Page
+    from clew.base.values import Page
     from clew.engine.node import Counters, Node
     from clew.engine.session_data import SessionData
     from clew.errors import (
@@ -76,7 +76,7 @@ else:
         "Unavailable ShutdownIncomplete WrongKey",
         "base.messages": "Media Message Native Opaque Text Thinking ToolCall ToolResult Usage assistant native system "
         "tool user",
-        "base.paging": "Page",
+        "base.values": "Page",
         "engine.node": "Counters Node",
         "providers.errors": "InvalidBaseURL ProviderError",
         "snapshots.errors": "InvalidSnapshotID",

@@ -36,7 +36,7 @@ def test_the_address_is_checked_before_anything_is_made(
         raise AssertionError("a transport was made")
 
     for face in ("connect", "connect_async"):
-        monkeypatch.setattr(load(PROVIDERS[provider], "transport"), face, never)
+        monkeypatch.setattr(load(PROVIDERS[provider], "requests"), face, never)
     for url in ("http://a.b", "https://user:secret@a.b", "https://example.com", "https://a.b\n"):
         with pytest.raises(chat.InvalidBaseURL) as caught:
             connect(provider, "m", token=TOKEN, base_url=url)
@@ -187,7 +187,7 @@ def test_an_address_that_only_the_sdk_refuses(monkeypatch: pytest.MonkeyPatch) -
     def broken(endpoint: Endpoint) -> Any:
         raise TypeError("a bug")
 
-    monkeypatch.setattr("clew.providers.claude.transport.connect", broken)
+    monkeypatch.setattr("clew.providers.claude.requests.connect", broken)
     with pytest.raises(TypeError):
         chat.connect("claude", "m", token="t")
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from clew import Native, chat
 from clew.errors import Invalid
 from clew.snapshots import SNAPSHOT_VERSION, FileStore, Snapshot, ToolSnapshot, new_snapshot
-from clew.testing.providers import ProviderServer, ToolUse, rules
+from clew.testing.providers import ProviderServer, ToolUse, protocols
 from tests.chat.conftest import PERSISTENT, TOKEN, Connect
 
 SYSTEM = "Answer in verse."
@@ -310,8 +310,9 @@ MESSAGES = st.lists(
 @pytest.mark.checklist("A8")
 @pytest.mark.parametrize(
     ("provider", "said", "refuses"),
-    [("claude", claude_said, rules.anthropic), ("openai", openai_said, rules.completions),
-     ("openai-compatible", openai_said, rules.completions), ("gemini", gemini_said, rules.gemini)],
+    [("claude", claude_said, protocols.refuse_anthropic), ("openai", openai_said, protocols.refuse_completions),
+     ("openai-compatible", openai_said, protocols.refuse_completions),
+     ("gemini", gemini_said, protocols.refuse_gemini)],
 )  # fmt: skip
 @given(drawn=MESSAGES)
 @settings(max_examples=200, deadline=None)

@@ -13,8 +13,8 @@ import pytest
 from clew import chat
 from clew.chat import aio
 from clew.providers.errors import ProviderError
-from clew.providers.failures import LONGEST_QUOTE, LONGEST_TEXT, clean
 from clew.providers.json_values import Json
+from clew.providers.transport import LONGEST_QUOTE, LONGEST_TEXT, clean
 from clew.testing.providers import ProviderServer
 from tests.chat.conftest import TOKEN
 

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 import pytest
 
 import clew
+from clew.base.files import mount_of
 from clew.base.messages import Text, Thinking, ToolCall, ToolResult
-from clew.base.mounts import mount_of
-from clew.chat.events import Event, Reply
+from clew.chat.protocols import Event, Reply
 from clew.cli.chat import models
 from clew.cli.chat.answer import Screen
 from clew.cli.chat.attachments import LARGEST, question, repeat_question

@@ -16,16 +16,16 @@ from clew import chat
 from clew.base.messages import Block, Text
 from clew.convert import convert_messages
 from clew.providers import registry
+from clew.providers.leftovers import role
 from clew.providers.neutral import neutral
+from clew.providers.openai.messages import ChatTarget
 from clew.providers.openai.requests import CompletionsWire
-from clew.providers.openai.target import ChatTarget
 from clew.providers.registry import PROVIDERS, Part, Provider
-from clew.providers.shapes import role
 from clew.providers.target import Piece
 
 FUNCTIONS = {
-    "view": ["blocks"], "fields": ["fields"], "requests": ["wire_format"], "target": ["target"],
-    "transport": ["connect", "connect_async"],
+    "messages": ["blocks", "fields", "target"],
+    "requests": ["wire_format", "connect", "connect_async"],
 }  # fmt: skip
 ALLOWED = {
     "agents/serial.py": "transcripts of agents hold messages of Anthropic or OpenAI, and do not say which",
@@ -82,11 +82,12 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> str:
             return b'{"choices":[{"message":{"role":"assistant","line":"%s!"}}]}' % line.encode()
 
     folder: dict[str, Any] = {
-        "view": {"blocks": blocks},
-        "fields": {"fields": lambda data: {"who": str, "line": str, "role": role}},
-        "requests": {"wire_format": lambda name: MadeUpWire(name, accepts=[name])},
-        "target": {"target": lambda name: MadeUpTarget()},
-        "transport": {"connect": Echo},
+        "messages": {
+            "blocks": blocks,
+            "fields": lambda data: {"who": str, "line": str, "role": role},
+            "target": lambda name: MadeUpTarget(),
+        },
+        "requests": {"wire_format": lambda name: MadeUpWire(name, accepts=[name]), "connect": Echo},
     }
     for part, functions in folder.items():
         module = ModuleType(f"clew.providers.parrot.{part}")

@@ -24,7 +24,7 @@ from clew.cli.root import cli
 from clew.errors import Conflict, NotFound, SweepRefused
 from clew.records import RecordService
 from clew.redaction import Rule, Rules
-from clew.sources import find, growing, run, undo
+from clew.sources import find, run, undo
 from clew.sources.run import FileOutcome
 from clew.sources.runs import Run, run_handle
 from clew.store.redact_message import redact_message
@@ -524,7 +524,9 @@ def live(folder: Path, seed: int, patch: pytest.MonkeyPatch) -> None:
     """One life, of a plain or a sealed store. The clock is that of library and command line."""
     clock = FakeClock(int(time.time() * 1e6), tick=1)
     patch.setattr(time, "time_ns", lambda: clock() * 1000)
-    patch.setattr(growing, "LARGE", 1 if seed % 3 == 0 else 1 << 20)  # every log is read from where it ended, or none
+    patch.setattr(
+        "clew.sources.lines.LARGE", 1 if seed % 3 == 0 else 1 << 20
+    )  # every log is read from where it ended, or none
     folder.mkdir()
     life = Life(folder, seed, clock)
     try:

@@ -16,7 +16,7 @@ from clew.chat import aio
 from clew.chat.recording import autosave
 from clew.errors import Invalid, StorageFull
 from clew.snapshots import FileStore, Messages, Snapshot, SnapshotStore, new_snapshot
-from clew.snapshots.filesystem import MemoryFiles
+from clew.snapshots.file_store import MemoryFiles
 from tests.reliability.tools import output, python
 
 

@@ -17,7 +17,7 @@ from clew.base import files
 from clew.errors import Corrupted, Invalid, NotFound, ReadOnly, SchemaTooNew, Sealed, StorageFull, Unavailable, WrongKey
 from clew.snapshots import FileStore, Snapshot, generate_key, new_snapshot, validate_snapshot_id
 from clew.snapshots.file_format import HEAD
-from clew.snapshots.filesystem import LocalFiles, MemoryFiles
+from clew.snapshots.file_store import LocalFiles, MemoryFiles
 from clew.testing.snapshots import ODD, sample
 
 KEY = bytes(range(32))

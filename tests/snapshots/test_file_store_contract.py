@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from clew.snapshots import FileStore, SnapshotStore
-from clew.snapshots.filesystem import MemoryFiles
+from clew.snapshots.file_store import MemoryFiles
 from clew.testing.snapshots import SnapshotConformance
 
 KEY = bytes(range(32))

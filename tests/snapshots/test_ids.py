@@ -11,7 +11,7 @@ import clew
 from clew.errors import Invalid
 from clew.snapshots import FileStore, validate_snapshot_id
 from clew.snapshots.errors import InvalidSnapshotID
-from clew.snapshots.filesystem import MemoryFiles
+from clew.snapshots.file_store import MemoryFiles
 from clew.testing.snapshots import NO_IDS, sample
 
 CANONICAL = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")

@@ -10,7 +10,7 @@ import pytest
 import clew
 from clew.errors import Corrupted, Invalid, NotFound, WrongKey
 from clew.snapshots import FileStore, Snapshot, ToolSnapshot, generate_key, new_snapshot
-from clew.snapshots.filesystem import MemoryFiles
+from clew.snapshots.file_store import MemoryFiles
 from clew.testing.snapshots import sample
 
 MESSAGES = b'[{"role":"user","content":"Hello"},{"role":"assistant","content":"Hi"}]'

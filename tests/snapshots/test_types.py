@@ -15,8 +15,7 @@ from clew.convert import convert, convert_session
 from clew.errors import Invalid, NotFound, SchemaTooNew
 from clew.snapshots import FileStore, Messages, ObjectStore, Snapshot, ToolSnapshot, new_snapshot
 from clew.snapshots.media import LARGE, TOKENS_OF_MEDIA, count_tokens, cut_media, put_back
-from clew.snapshots.message_array import frame, join
-from clew.snapshots.raw_json import elements, members
+from clew.snapshots.raw_json import elements, frame, join, members
 from clew.snapshots.types import Document
 from clew.testing.snapshots import ODD, sample
 

@@ -13,7 +13,7 @@ import clew
 from clew.base.messages import Message
 from clew.providers.neutral import neutral
 from clew.sources.contract import About, Entry, Part, Skip, Source
-from clew.sources.frames import FRAME, unframe
+from clew.sources.documents import FRAME, unframe
 from clew.sources.importer import import_item
 from clew.sources.items import Item
 

@@ -13,8 +13,8 @@ import clew
 from clew.sources.chatgpt import ChatGPT
 from clew.sources.claude_ai import ROOT, ClaudeAI
 from clew.sources.contract import Source
+from clew.sources.documents import elements
 from clew.sources.items import Item
-from clew.sources.json_array import elements
 from tests.sources.made import about, an_id, document_of, messages, path, read, skips, titles, view
 
 OPENAI, CLAUDE = ChatGPT(), ClaudeAI()

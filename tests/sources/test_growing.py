@@ -16,7 +16,7 @@ import clew
 from clew import exports
 from clew.cli.agent_hook.transcript import TranscriptImport
 from clew.providers.neutral import neutral
-from clew.sources import claude_code, find, growing, run
+from clew.sources import claude_code, find, run
 from clew.sources.claude_code import ClaudeCode
 from clew.sources.history import ImportHistory
 from clew.sources.importer import import_item
@@ -31,7 +31,7 @@ LOGS = [sample for sample in SAMPLES if sample.source in ("claude-code", "codex"
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Marks for every log, however small it is."""
-    monkeypatch.setattr(growing, "LARGE", 1)
+    monkeypatch.setattr("clew.sources.lines.LARGE", 1)
 
 
 @contextmanager

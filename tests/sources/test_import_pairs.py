@@ -19,7 +19,7 @@ from clew import exports
 from clew.adapters.transcripts import MirroredTranscript
 from clew.cli.agent_hook.transcript import TranscriptImport
 from clew.redaction import Rule, Rules
-from clew.sources import find, growing, run, undo
+from clew.sources import find, run, undo
 from clew.sources.runs import Run
 from tests.backends.postgres.conftest import server, url  # noqa: F401 (fixtures)
 from tests.engine.objects.server import NodeLocation
@@ -182,7 +182,7 @@ def follow(way: str, store: clew.Store, path: Path, mirror: MirroredTranscript, 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_log_that_is_followed_in_several_ways(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Imports, hooks, a watch in another process and the SDK's mirror of one log store what one import of it does."""
-    monkeypatch.setattr(growing, "LARGE", 1)
+    monkeypatch.setattr("clew.sources.lines.LARGE", 1)
     chance = random.Random(seed)
     lines = random_log(chance, 60)
     path = tmp_path / f"{SESSION}.jsonl"

@@ -15,7 +15,6 @@ import pytest
 
 import clew
 from clew.base.messages import Media, Native
-from clew.sources import growing
 from clew.sources.claude_code import ClaudeCode
 from clew.sources.contract import About, Attachment, Entry, Home, Part
 from clew.sources.history import ImportHistory, state
@@ -141,7 +140,7 @@ def test_a_large_log_that_was_only_touched(
     store: clew.Store, file: Path, monkeypatch: pytest.MonkeyPatch, trashed: bool
 ) -> None:
     """What is known of a log still goes with its conversation after an import that read nothing new in it."""
-    monkeypatch.setattr(growing, "LARGE", 1)
+    monkeypatch.setattr("clew.sources.lines.LARGE", 1)
     brought(store, file)
     if trashed:
         store.sessions.trash(SESSION)

@@ -18,8 +18,7 @@ from clew import exports
 from clew.errors import Invalid
 from clew.redaction import Rule, Rules
 from clew.sources import find, run
-from clew.sources.rows import row_bytes
-from clew.sources.sqlite import row_record
+from clew.sources.sqlite import row_bytes, row_record
 from tests.sources.made import SESSION, an_id, claude_line, jsonl
 from tests.sources.samples import APPS, SAMPLES, Sample, frameworks
 from tests.sources.samples.recorded import RECORDED

@@ -10,8 +10,8 @@ import pytest
 
 from clew.base.messages import Media, Opaque, Text, Thinking, ToolCall, ToolResult, Usage
 from clew.sources.contract import Part, derived_id
+from clew.sources.documents import elements
 from clew.sources.items import items
-from clew.sources.json_array import elements
 from clew.sources.open_webui import NAME, OpenWebUI
 from clew.sources.sqlite import record_row
 from tests.sources.made import about, document_of, messages, path, read, skips, view

@@ -9,8 +9,8 @@ import pytest
 
 import clew
 from clew import agents, exports
-from clew.sources.growing import LARGE
 from clew.sources.history import ImportHistory
+from clew.sources.lines import LARGE
 from clew.sources.registry import find
 from clew.sources.run import FileOutcome, run
 from clew.sources.runs import Run

@@ -15,6 +15,7 @@ import clew
 from clew.backends.fts_tables import FtsTables
 from clew.engine.receipts import Receipt
 from clew.store.parts import Parts
+from clew.store.search import text as words
 from clew.store.search.index import BATCH, Index
 from clew.store.session import delete_session
 from clew.testing import FakeClock
@@ -52,6 +53,55 @@ def test_marks_what_matched(store):
     assert hit.marks == ((2, 6), (25, 29))
     assert hit.session == session
     assert hit.node.text == "a lint step, and another lint"
+
+
+def test_snippets_are_made_when_they_are_read(store, monkeypatch):
+    """A search makes no snippet, and a hit makes its own once; those of a message purged meanwhile can be read."""
+    session = store.sessions.create()
+    session.append([clew.user(f"a lint step {n}") for n in range(5)])
+    made = []
+    excerpt = words.excerpt
+
+    def noted(text, *rest):
+        made.append(text)
+        return excerpt(text, *rest)
+
+    monkeypatch.setattr(words, "excerpt", noted)
+    hits = store.search("lint")
+    assert made == []
+    assert (hits[2].marks, hits[2].snippet) == (((2, 6),), hits[2].node.text)
+    assert made == [hits[2].node.text]
+    store.sessions.purge(session.id)
+    assert hits[0].snippet == hits[0].node.text
+    assert (hits[0].session, hits[0].sessions) == (None, [])
+
+
+def test_the_sessions_of_a_hit(store, monkeypatch):
+    """A hit names the session where its message was written, and all that have it, which are read once for all hits."""
+    first = store.sessions.create()
+    shared = first.append([clew.user("word shared"), clew.user("word left")])[0]
+    fork = first.fork(at=shared.id)
+    fork.append(clew.user("word fork"))
+    first.compact(clew.system("summary"))
+    fork.append(clew.user("later"))
+    store.sessions.create().append(clew.user("word lone"))
+    hits = {hit.node.text: hit for hit in store.search("word")}
+    engine, reads = Parts.of(store).engine, []
+    read = engine.read
+
+    def noted(work, **how):
+        reads.append(work)
+        return read(work, **how)
+
+    monkeypatch.setattr(engine, "read", noted)
+    assert hits["word shared"].sessions == [first, fork]
+    assert hits["word left"].sessions == [first]
+    assert hits["word fork"].sessions == [fork]
+    assert [hits[f"word {text}"].session for text in ("shared", "left", "fork")] == [first, first, fork]
+    assert len(reads) == 1
+    monkeypatch.undo()
+    first.delete()
+    assert [hit.session for hit in store.search("shared")] == [fork]
 
 
 @pytest.mark.parametrize("query", ["lint", "x*"])
@@ -95,6 +145,43 @@ def test_few_and_many_are_ranked_alike(store, mode):
     for limit in (1, 7, 29):
         best = store.search("needle", limit=limit, mode=mode)
         assert [(hit.node.id, hit.snippet, hit.marks, hit.score) for hit in best] == found[:limit]
+
+
+@pytest.mark.parametrize("mode", ["words", "substring"])
+def test_a_topic_that_fills_a_part_is_found_first(store, small_parts, mode):
+    """Where a conversation fills parts of the index with its topic, it still comes before passing mentions."""
+    talk, topic = store.sessions.create(), store.sessions.create()
+    talk.append([clew.user(f"by the way a zeppelin {n}" if n % 5 == 0 else f"hay and straw {n}") for n in range(150)])
+    topic.append([clew.user(f"zeppelin {n}, the zeppelin") for n in range(90)])
+    talk.append([clew.user(f"by the way a zeppelin {n}" if n % 5 == 0 else f"hay and straw {n}") for n in range(300)])
+    found = store.search("zeppelin", limit=50, mode=mode)
+    assert [hit.node.text.count("zeppelin") for hit in found] == [2] * 50
+    both = store.search("zeppelin the", limit=50, mode=mode)
+    assert sum(hit.node.text.count("zeppelin") == 2 for hit in both) >= 45
+
+
+@pytest.mark.parametrize("query", ["common", "rare", "com*"])
+def test_parts_score_like_one_table(store, monkeypatch, query):
+    """Messages of one length have the scores that an index in one part gives them."""
+    session = store.sessions.create()
+    texts = [["common", "common", "rare", "hay"][: 1 + n * n % 4] * (n % 7 < 1 + n // 50) for n in range(200)]
+    session.append([clew.user(" ".join([*some, *["hay"] * (4 - len(some)), str(n)])) for n, some in enumerate(texts)])
+    expected = {hit.node.id: hit.score for hit in store.search(query, limit=200)}
+    monkeypatch.setattr("clew.backends.fts_tables.PART", 30)
+    Parts.of(store).search.remove()
+    found = {hit.node.id: hit.score for hit in store.search(query, limit=200)}
+    assert found == pytest.approx(expected, rel=0.01)
+    few = store.search(query, limit=3, since=session.path()[100].created_at)
+    assert [hit.score for hit in few] == pytest.approx([found[hit.node.id] for hit in few])
+
+
+def test_a_part_of_long_messages_does_not_come_first(store, small_parts):
+    """A mention in a long message comes after one in a short message, also where all messages of a part are long."""
+    session = store.sessions.create()
+    for size in (400, 1):
+        hay = "hay " * size
+        session.append([clew.user(f"{hay}needle {n}" if n % 3 == 0 else f"{hay}straw {n}") for n in range(30)])
+    assert [len(hit.node.text) < 20 for hit in store.search("needle", limit=20)] == [True] * 10 + [False] * 10
 
 
 def test_filters(tmp_path: Path):

@@ -438,7 +438,7 @@ def test_the_session_of_a_message(store: Store) -> None:
     fork.append(clew.user("later"))
     lone = other.append(clew.user("lone"))
     other.compact(clew.system("summary"))
-    assert store.sessions.with_messages([shared, left, lone]) == [fork, first, other]
+    assert [store.sessions.with_message(one) for one in (shared, left, lone)] == [fork, first, other]
     assert store.sessions.with_message(shared, branches=True) == fork
     first.rewind(shared.id)
     assert store.sessions.with_message(left) is None

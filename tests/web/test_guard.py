@@ -15,7 +15,7 @@ import pytest
 
 import clew
 from clew.web.app import make_app
-from clew.web.attachments import sniff
+from clew.web.downloads import sniff
 from clew.web.guard import MAX_BODY
 from clew.web.server import Server, listen
 from tests.web.conftest import Client, Opener

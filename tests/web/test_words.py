@@ -16,7 +16,7 @@ import pytest
 import clew
 from clew import keys
 from clew.web.server import Server, listen
-from clew.web.words import KEPT, WordNames
+from clew.web.site import KEPT, WordNames
 from tests.reliability.tools import need
 from tests.web.conftest import Answer, Client, Opener, filled
 from tests.web.conftest import client as client  # a fixture

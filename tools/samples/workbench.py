@@ -17,8 +17,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from clew.testing.providers import ProviderServer, Request
-from clew.testing.providers.protocols import Wire
-from clew.testing.providers.scripted import QueuedResponse
+from clew.testing.providers.protocols import QueuedResponse, Wire
 
 PROGRAMS = Path(os.environ.get("SAMPLE_PROGRAMS", "/tmp/samples-npm"))
 SAMPLES = Path(__file__).parents[2] / "tests" / "sources" / "samples"

@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Generic, Self
 
 from clew.aio.proxy import Proxy
-from clew.base import paging
-from clew.base.paging import T
+from clew.base import values
+from clew.base.values import T
 from clew.engine import audit, blobs, log
 from clew.engine.node import Node
 from clew.store import attachments, nodes, session, sessions, snapshots, store
@@ -29,7 +29,7 @@ class Session(Proxy, of=session.Session, commits=("append",), awaited=("handle",
     """A conversation."""
 
 
-class Page(Proxy, Generic[T], of=paging.Page):
+class Page(Proxy, Generic[T], of=values.Page):
     """Some items of a list, as async objects. It iterates over its items; `all` continues with the pages after it."""
 
     items: list[T]
@@ -43,11 +43,10 @@ class Page(Proxy, Generic[T], of=paging.Page):
         return len(self._sync)
 
 
-class Hit(Proxy, of=query.Hit, awaited=("session",)):
+class Hit(Proxy, of=query.Hit, awaited=("session", "sessions")):
     """A message that matched a search."""
 
     node: Node
-    snippet: str
     score: float
 
 

@@ -11,10 +11,9 @@ from clew.aio.proxy import Proxy
 from clew.aio.watch import Watch
 from clew.backends import Backup, BlobRow
 from clew.backends.fts_tables import Mode
-from clew.base import paging
+from clew.base import values
 from clew.base.messages import AnyMessage, Media, Message, Modality, Role
-from clew.base.paging import T
-from clew.base.values import Clock
+from clew.base.values import Clock, T
 from clew.engine import audit, blobs, log
 from clew.engine.audit import AuditEvent
 from clew.engine.blob_objects import Cleared
@@ -214,7 +213,7 @@ class Session(Proxy, of=session.Session):
     ) -> list[Node]:
         """Replaces all messages by a summary: `messages` become a new root, where `path` begins."""
 
-class Page(Proxy, Generic[T], of=paging.Page):
+class Page(Proxy, Generic[T], of=values.Page):
     """Some items of a list, as async objects. It iterates over its items; `all` continues with the pages after it."""
     @property
     def items(self) -> list[T]: ...
@@ -236,15 +235,19 @@ class Hit(Proxy, of=query.Hit):
     @property
     def node(self) -> Node: ...
     @property
-    def snippet(self) -> str: ...
-    @property
     def score(self) -> float: ...
+    @property
+    def snippet(self) -> str:
+        """The part of its text that matched."""
     @property
     def marks(self) -> Marks:
         """The matches in the snippet, each as start and end."""
     @property
     def session(self) -> Awaitable[Session | None]:
-        """The most recently active session that contains it now; None if it belongs to no session."""
+        """The session in which it was written, or the oldest that still contains it; None if there is none."""
+    @property
+    def sessions(self) -> Awaitable[list[Session]]:
+        """All sessions that contain it, or did before a compaction, the oldest first; read once for all hits."""
 
 class Sessions(Proxy, of=sessions.Sessions):
     """The sessions of a store."""
@@ -280,8 +283,6 @@ class Sessions(Proxy, of=sessions.Sessions):
         """The session with this id or handle, in the trash or not. NotFound, Ambiguous."""
     async def with_message(self, node: Node, *, branches: bool = False) -> Session | None:
         """The most recently active session that contains a message, or contained it before a compaction."""
-    async def with_messages(self, nodes: Sequence[Node]) -> Sequence[Session | None]:
-        """`with_message` for each, reading the sessions of each tree once."""
     async def latest(self, cwd: str | os.PathLike[str] | None = None) -> Session:
         """The session that was last active, in exactly this directory if one is given; never a subagent's. NotFound."""
     async def list(

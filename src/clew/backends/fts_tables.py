@@ -23,6 +23,9 @@ MARKS = 16
 HASH_BYTES = 64 << 20
 """How much FTS5 holds in memory before it writes a segment. A part that is filled at once becomes one segment."""
 
+_AVERAGES = 1
+"""The row of FTS5's data that has the number of messages and the sum of their lengths."""
+
 _OPTIONS: dict[Mode, str] = {
     # The text is not stored: it is in the store. That halves the index.
     "words": "text, content = '', tokenize = 'unicode61 remove_diacritics 2'",
@@ -148,6 +151,22 @@ class FtsTables:
         self.conn.execute("DROP TABLE IF EXISTS temp.vocabulary")
         self.conn.execute(f"CREATE VIRTUAL TABLE temp.vocabulary USING fts5vocab (main, {part.table}, instance)")
         return self.conn.execute("SELECT term, doc, offset FROM temp.vocabulary")
+
+    def size(self, part: Part) -> tuple[int, int]:
+        """The number of messages in a part, and of their words, as FTS5 counts them to rank."""
+        (record,) = self.conn.execute(f"SELECT block FROM {part.table}_data WHERE id = {_AVERAGES}").fetchone()
+        numbers, number = [], 0
+        for byte in record:
+            number = number << 7 | byte & 0x7F
+            if byte < 0x80:
+                numbers.append(number)
+                number = 0
+        return (numbers[0], sum(numbers[1:])) if numbers else (0, 0)
+
+    def count(self, part: Part, match: str) -> int:
+        """The number of messages of a part that match an FTS5 query."""
+        sql = f"SELECT count(*) FROM {part.table} WHERE {part.table} MATCH ?"
+        return int(self.conn.execute(sql, (match,)).fetchone()[0])
 
     # -- filling
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from clew.base.loading import CLOSE_SOME, NO_DESCRIPTOR
 from clew.base.outside import as_file, close_fd, open_fd
@@ -284,3 +285,82 @@ def unwritten(error: OSError, path: str) -> ClewError:
         return ReadOnly(f"{path} cannot be written")
     hint = CLOSE_SOME if error.errno in NO_DESCRIPTOR else "Check the disk, then make the same call again."
     return Unavailable(f"{path} cannot be written: {error.strerror}", hint=hint)
+
+
+NAMESPACE = os.path.join("agentvoice", "conversations")
+"""The folder of conversation records, below the storage folder of a workspace."""
+MARKERS = {
+    ".nosync": b"",
+    ".stignore": b"// clew: a store is not copied while it is in use\n*\n",  # Syncthing
+}
+ATTRIBUTES = {"user.com.dropbox.ignored": b"1"}
+
+
+def make_namespace(path: str) -> None:
+    """Creates the folders of a new store, if it is in the namespace and the folder above exists. ReadOnly.
+
+    A folder elsewhere is left to the caller: its name may be a typing error.
+    """
+    folder = os.path.dirname(os.path.abspath(path))
+    if folder.endswith(os.sep + NAMESPACE) and os.path.isdir(folder.removesuffix(NAMESPACE)):
+        make_private_folder(os.path.dirname(folder))
+        make_private_folder(folder)
+        keep_from_sync(folder)
+
+
+def make_private_folder(folder: str, hint: str = "Choose another path for the store.") -> None:
+    """Creates a folder that only its owner can access, and those above it, unless it exists. ReadOnly."""
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise ReadOnly(f"cannot create {folder}: {error.strerror}", hint=hint) from error
+
+
+def keep_from_sync(folder: str) -> None:
+    """Puts the markers into a folder, as far as its file system supports them; keeps existing files."""
+    for name, content in MARKERS.items():
+        with suppress(OSError):
+            fd = os.open(os.path.join(folder, name), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with os.fdopen(fd, "wb") as file:
+                file.write(content)
+    for name, content in ATTRIBUTES.items():
+        with suppress(OSError, AttributeError):  # not supported everywhere
+            os.setxattr(folder, name, content)
+
+
+_NETWORK = frozenset(
+    (
+        "9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse.glusterfs", "fuse.s3fs", "fuse.sshfs", "gfs2",
+        "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs",
+    )
+)  # fmt: skip
+
+
+class Mount(NamedTuple):
+    """The mount that a file is on."""
+
+    point: str
+    """Where it is mounted: the file itself, or a folder above it."""
+    kind: str
+    """The kind of file system."""
+
+    @property
+    def network(self) -> bool:
+        """True for a network file system."""
+        return self.kind in _NETWORK
+
+
+def mount_of(path: str) -> Mount | None:
+    """The mount that a resolved path is on; None if unknown."""
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+            lines = [line.split(" ") for line in file]
+    except OSError:
+        return None
+    best = None
+    for line in lines:  # of several mounts at one point, the last one is in effect
+        point = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), line[4])
+        inside = path == point or path.startswith(point.rstrip(os.sep) + os.sep)
+        if inside and (best is None or len(point) >= len(best.point)):
+            best = Mount(point, line[line.index("-") + 1])
+    return best

@@ -11,15 +11,17 @@ async client is `clew.chat.aio`.
 
 from clew.chat.claude_program import ClaudeLocal
 from clew.chat.client import Client
-from clew.chat.events import Event, Reply, UsageTotal
 from clew.chat.factory import connect
 from clew.chat.protocols import (
     AsyncChatClient,
     AsyncPersistentChatClient,
     AsyncStreamingChatClient,
     ChatClient,
+    Event,
     PersistentChatClient,
+    Reply,
     StreamingChatClient,
+    UsageTotal,
 )
 from clew.providers.base_url import MAX_BASE_URL_LENGTH, validate_base_url
 from clew.providers.errors import InvalidBaseURL, ProviderError

@@ -22,11 +22,9 @@ except ImportError as error:  # the sync client does without it
 
 from clew.base.messages import ToolCall
 from clew.chat.client import answer_schema, decode_answer
-from clew.chat.conversation import Conversation
-from clew.chat.events import Event
+from clew.chat.conversation import Conversation, Turn
 from clew.chat.factory import LOCAL, announce, check_settings, open_transport, wire_format
-from clew.chat.protocols import Prompt
-from clew.chat.turn import Turn
+from clew.chat.protocols import Event, Prompt
 from clew.errors import Invalid
 from clew.providers.tools import error_result, to_result
 from clew.providers.transport import AsyncTransport

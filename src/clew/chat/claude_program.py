@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 
 from clew.base.messages import Message, Text, Thinking, Usage, assistant, user
 from clew.chat.client import answer_schema, decode_answer
-from clew.chat.events import Event, Reply, UsageTotal
-from clew.chat.protocols import Prompt, Tools
+from clew.chat.protocols import Event, Prompt, Reply, Tools, UsageTotal
 from clew.errors import Invalid
 from clew.providers.errors import ProviderError
 from clew.providers.json_values import Json

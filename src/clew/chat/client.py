@@ -11,10 +11,8 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from clew.base.messages import ToolCall, ToolResult
-from clew.chat.conversation import Conversation
-from clew.chat.events import Event
-from clew.chat.protocols import Prompt
-from clew.chat.turn import Turn
+from clew.chat.conversation import Conversation, Turn
+from clew.chat.protocols import Event, Prompt
 from clew.providers.errors import ProviderError
 from clew.providers.tools import error_result, schema, to_result
 from clew.providers.transport import Transport

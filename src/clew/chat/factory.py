@@ -13,13 +13,35 @@ from clew.chat.claude_program import ClaudeLocal
 from clew.chat.client import Client
 from clew.chat.conversation import MAX_STEPS
 from clew.chat.protocols import Tools
-from clew.chat.quiet import keep_unlogged
 from clew.errors import Invalid, clip
 from clew.providers import registry
-from clew.providers.base_url import host_of, validate_base_url
+from clew.providers.base_url import ascii_host, host_of, validate_base_url
 from clew.providers.errors import InvalidBaseURL
 from clew.providers.transport import Endpoint
 from clew.providers.wire import WireFormat
+
+_LOGGERS = ("httpx", "httpx2")
+
+
+class _Unlogged(logging.Filter):
+    """Drops the records that name an address at one host."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__()
+        self.host = host
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        given = record.args if isinstance(record.args, tuple) else ()
+        return not any("://" in (text := str(one)) and ascii_host(text) == self.host for one in given)
+
+
+def keep_unlogged(base_url: str) -> None:
+    """Stops the libraries from logging requests to the host of this address, for the whole process."""
+    host = ascii_host(base_url)
+    for logger in map(logging.getLogger, _LOGGERS):
+        if host and not any(isinstance(one, _Unlogged) and one.host == host for one in logger.filters):
+            logger.addFilter(_Unlogged(host))
+
 
 LOGGER = logging.getLogger("clew.chat")
 
@@ -135,7 +157,7 @@ def wire_format(endpoint: Endpoint) -> WireFormat:
 
 def open_transport(face: Literal["connect", "connect_async"], endpoint: Endpoint) -> Any:
     """A transport, sync or async. InvalidBaseURL if the SDK does not accept the address."""
-    module = registry.load(registry.PROVIDERS[endpoint.provider], "transport")
+    module = registry.load(registry.PROVIDERS[endpoint.provider], "requests")
     try:
         with loading:  # SDKs, and the codec of host names
             keep_unlogged(endpoint.base_url)

@@ -10,9 +10,16 @@ b'{"role":"user","parts":[{"text":"Hello"}]}'
 False
 """
 
-from clew.convert.core import Converted, convert_messages, repair_messages
+from clew.convert.core import (
+    Converted,
+    ConvertedSession,
+    ConvertedSnapshot,
+    convert,
+    convert_messages,
+    convert_session,
+    repair_messages,
+)
 from clew.convert.report import Loss, Report
-from clew.convert.sessions import ConvertedSession, ConvertedSnapshot, convert, convert_session
 
 __all__ = [
     "Converted",

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from clew.providers.losses import What
+from clew.providers.leftovers import What
 
 Kind = Literal["dropped", "changed", "moved", "merged", "added"]
 

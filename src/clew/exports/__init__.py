@@ -6,8 +6,7 @@ exports.write(store, "notes", store.sessions.list(), form="markdown")  # a folde
 exports.restore(other, open("chats.jsonl", "rb"))
 """
 
-from clew.exports.to_cpeconvo import cpeconvo
-from clew.exports.to_files import FORMS, Exported, Form, write
+from clew.exports.to_files import FORMS, Exported, Form, cpeconvo, write
 from clew.exports.to_html import html
 from clew.exports.to_markdown import Detail, markdown
 from clew.exports.to_native import NativeFile, native, native_files

@@ -1,16 +1,17 @@
-"""Writes an export to a file, or to a folder with a file for each conversation."""
+"""Conversations as files: a file, or a folder with one for each; and the form of CPE, one file for all."""
 
 from __future__ import annotations
 
 import os
 import re
+import tempfile
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple
 
+from clew.agents.cpe.writer import write_file
 from clew.base import files
 from clew.errors import Conflict, Corrupted, Invalid, NotFound
-from clew.exports.to_cpeconvo import cpeconvo, every_session
 from clew.exports.to_html import html
 from clew.exports.to_markdown import Detail, markdown
 from clew.exports.to_native import native, native_files
@@ -181,3 +182,34 @@ def _write(path: str, parts: Iterable[bytes]) -> None:
         files.write_private(path, parts)
     except OSError as error:
         raise files.unwritten(error, path) from error
+
+
+PIECE = 1 << 20
+
+
+def cpeconvo(
+    store: Store,
+    sessions: Iterable[Session] | None = None,
+    *,
+    folder: str | None = None,
+    damaged: list[str] | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> Iterator[bytes]:
+    """The bytes of a ``.cpeconvo`` file with these sessions, or all.
+
+    The file is made in a new folder inside `folder`, or among the temporary files, that only its owner can read.
+    Messages that cannot be read are left out, and added to `damaged`.
+    """
+    with tempfile.TemporaryDirectory(prefix=".clew-export-", dir=folder) as place:
+        path = os.path.join(place, "cpeconvo")
+        chosen = every_session(store) if sessions is None else sessions
+        write_file(store, path, chosen, damaged=[] if damaged is None else damaged, progress=progress)
+        with open(path, "rb") as file:
+            while piece := file.read(PIECE):
+                yield piece
+
+
+def every_session(store: Store) -> Iterator[Session]:
+    """All sessions, and the traces of subagents that no session owns."""
+    yield from store.sessions.list().all()
+    yield from (one for one in store.sessions.list(subagents=True).all() if one.owner_id is None)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from clew.errors import Invalid
-from clew.sources.frames import DocumentPlace, short_hash, unframe
+from clew.sources.documents import DocumentPlace, short_hash, unframe
 from clew.sources.importer import SOURCE
 from clew.sources.layout import FileName, file_records, message_bytes, origin_of
 from clew.store.session import Session

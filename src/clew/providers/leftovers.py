@@ -1,18 +1,73 @@
 """Finds fields of a message that its neutral view does not carry, so that a conversion can report them.
 
-The ``fields`` module of a provider defines the fields that the view carries.
+The `fields` function of a provider returns a shape: which parts of its JSON the view carries. A mapping takes the
+fields it lists, a list takes lists of its element, a type its instances, `ANY` everything, `NONE` nothing; a function
+picks the shape for a value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from clew.providers import registry
 from clew.providers.json_values import Json
-from clew.providers.losses import What
-from clew.providers.shapes import ANY, Shape, role
+
+What = Literal[
+    "arguments",
+    "attachment",
+    "blank text",
+    "cache mark",
+    "call id",
+    "citations",
+    "document",
+    "encrypted reasoning",
+    "error flag",
+    "field",
+    "file handle",
+    "file name",
+    "first user message",
+    "free data",
+    "malformed data",
+    "media",
+    "messages",
+    "placeholder signature",
+    "refusal",
+    "result",
+    "result without a call",
+    "role",
+    "server tool",
+    "signature",
+    "system message",
+    "thinking",
+    "tool name",
+    "unknown block",
+]
+"""The kinds of data in a report."""
+
+
+Shape = Any
+ANY: Shape = object
+"""The view carries it, or no other provider can use it: ids, token counts and stop reasons of an answer."""
+NONE: Shape = ()
+
+
+def either(element: Shape) -> Callable[[object], Shape]:
+    """Text, or a list."""
+    return lambda value: [element] if isinstance(value, list) else str
+
+
+def role(value: object) -> Shape:
+    """A role that the neutral view knows."""
+    known = ("system", "developer", "user", "assistant", "model", "tool", "function")
+    return str if value in known else NONE
+
+
+def kind_of(value: object) -> str:
+    """The ``type`` of an object; empty if it has none."""
+    kind = value.get("type") if isinstance(value, dict) else None
+    return kind if isinstance(kind, str) else ""
 
 
 class Left(NamedTuple):
@@ -27,7 +82,7 @@ class Left(NamedTuple):
 def leftovers(provider: str, data: Json) -> Iterator[Left]:
     """The fields of a message that its neutral view does not carry."""
     row = registry.find(provider)
-    shape = _unknown_fields(data) if row is None else registry.load(row, "fields").fields(data)
+    shape = _unknown_fields(data) if row is None else registry.load(row, "messages").fields(data)
     for name, value in data.items():
         element = _pick(shape.get(name), value)
         if name in ("content", "parts") and isinstance(element, list) and isinstance(value, list):

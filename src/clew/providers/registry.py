@@ -1,19 +1,23 @@
 """The table of providers. A new one is a folder beside this file and a row here.
 
-A folder holds ``view`` (`blocks`), ``fields`` (`fields`), ``requests`` (`wire_format`), ``target`` (`target`) and
-``transport`` (`connect`, `connect_async`). A module is imported when it is first needed.
+A folder holds ``messages`` (`blocks`, `fields`, `target`) and ``requests`` (`wire_format`, `connect`, `connect_async`).
+A module is imported when it is first needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib import import_module
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from clew.base.loading import loading
 
-Part = Literal["view", "fields", "requests", "target", "transport"]
+if TYPE_CHECKING:
+    from clew.base.messages import Block
+    from clew.providers.json_values import Json
+
+Part = Literal["messages", "requests"]
 
 
 class Provider(NamedTuple):
@@ -81,49 +85,48 @@ PROVIDERS: dict[str, Provider] = {
             storage="https://generativelanguage.googleapis.com/",
         ),
         Provider(
-            OFFLINE, "openai", modules={"transport": "offline.transport"}, system_is_message=True, needs_api_key=False,
+            OFFLINE, "openai", modules={"requests": "offline"}, system_is_message=True, needs_api_key=False,
             default_model="offline",
         ),
     )
 }  # fmt: skip
 
 
-HISTORIES = (
-    "chatgpt",
-    "claude-ai",
-    "codex",
-    "llm",
-    "copilot-cli",
-    "vscode",
-    "gemini-cli",
-    "opencode",
-    "pi",
-    "goose",
-    "cline",
-    "continue-dev",
-    "cursor",
-    "open-webui",
-    "librechat",
-    "lm-studio",
-    "hf-traces",
-    "otel",
-    "langchain",
-    "pydantic-ai",
-    "google-adk",
-    "strands",
-    "agent-framework",
-    "llama-index",
-    "chainlit",
-)
-"""Formats of other programs' histories, and of agent frameworks; each has a module in ``histories``."""
+HISTORIES = {
+    **dict.fromkeys(("chatgpt", "claude-ai", "librechat", "llm", "lm-studio", "open-webui"), "apps"),
+    **dict.fromkeys(("codex", "copilot-cli", "gemini-cli", "goose", "opencode", "pi"), "programs"),
+    **dict.fromkeys(("cline", "continue-dev", "cursor", "vscode"), "editors"),
+    **dict.fromkeys(
+        (
+            "agent-framework", "chainlit", "google-adk", "hf-traces", "langchain", "llama-index", "otel", "pydantic-ai",
+            "strands",
+        ),
+        "frameworks",
+    ),
+}  # fmt: skip
+"""Formats of other programs' histories, and of agent frameworks, each with its module in ``histories``."""
 
 
-def view_module(provider: str) -> Any | None:
-    """The module that reads a provider's messages, or those of a history; None if clew does not know it."""
+class MessageReader(NamedTuple):
+    """Reads messages in one format."""
+
+    blocks: Callable[[Json], Iterable[Block]]
+    role: Callable[[Json], str] | None = None
+    """The role of a message; None if the message itself names it."""
+
+
+def reader(provider: str) -> MessageReader | None:
+    """Reads a provider's messages, or those of a history; None if clew does not know it."""
     row = find(provider)
     if row is not None:
-        return load(row, "view")
-    return _import(f"clew.providers.histories.{provider.replace('-', '_')}") if provider in HISTORIES else None
+        return MessageReader(load(row, "messages").blocks)
+    return _history(provider) if provider in HISTORIES else None
+
+
+@cache
+def _history(name: str) -> MessageReader:
+    module, prefix = _import(f"clew.providers.histories.{HISTORIES[name]}"), name.replace("-", "_")
+    return MessageReader(getattr(module, f"{prefix}_blocks"), getattr(module, f"{prefix}_role", None))
 
 
 def find(provider: str) -> Provider | None:

@@ -1,7 +1,7 @@
 """The neutral view of messages in a provider's own JSON, for search, display and counting.
 
-A view is never stored; the provider gets its own JSON back. Each provider's ``view`` module makes the blocks. A message
-of an unknown provider becomes one opaque block.
+A view is never stored; the provider gets its own JSON back. Each provider's ``messages`` module makes the blocks. A
+message of an unknown provider becomes one opaque block.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ def view(message: Native) -> Message:
     """
     data = parse(message.raw)
     extra = message.extra or {}
-    module = registry.view_module(message.provider)
-    blocks = tuple(_unknown_blocks(data) if module is None else module.blocks(data))
+    reader = registry.reader(message.provider)
+    blocks = tuple(_unknown_blocks(data) if reader is None else reader.blocks(data))
     if ATTACHED in extra:
         blocks = tuple(_with_attachments(blocks, extra[ATTACHED]))
     if extra.get("failed") is True:
         blocks = tuple(_mark_failed(block) for block in blocks)
     model = as_text(data.get("model")) or as_text(extra.get("model"))
     usage = _usage_in_extra(extra.get("counted")) or usage_of(data) or _usage_in_extra(extra.get("usage"))
-    if module is not None and hasattr(module, "role"):
-        data = {**data, "role": module.role(data)}
+    if reader is not None and reader.role is not None:
+        data = {**data, "role": reader.role(data)}
     return Message(_role(data, blocks), blocks, model, usage, message.label, message.extra)
 
 

@@ -20,9 +20,8 @@ import msgspec
 from clew.base import codec
 from clew.base.messages import REDACTION, AnyMessage, Message, Native, Text
 from clew.errors import Invalid
-from clew.redaction.builtin_rules import PERSONAL, builtin
+from clew.redaction.builtin_rules import PERSONAL, Rule, builtin
 from clew.redaction.json_texts import JsonLeaf, JsonPath, Where, is_json, leaves, spliced, to_json_string
-from clew.redaction.rule import Rule
 from clew.redaction.rules import Rules, TimeBudget
 
 __all__ = ["NOTE", "PERSONAL", "Annotation", "Finding", "Redacted", "Rule", "Rules", "annotation", "builtin", "redact"]

@@ -1,9 +1,34 @@
-"""The built-in rules: for secrets, and opt-in rules for personal data. To add a rule, add a row."""
+"""Redaction rules, and the built-in ones: for secrets, and opt-in for personal data. To add a rule, add a row."""
 
 from __future__ import annotations
 
+from typing import Literal
+
+import msgspec
+
 from clew.errors import Invalid, clip
-from clew.redaction.rule import Rule
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """A pattern to find, and the replacement for it.
+
+    `pattern` is a regular expression in RE2's syntax. If it has a group named ``value``, only that group is
+    replaced, otherwise the whole match. `flags` are letters: ``i`` ignores case, ``m`` lets ^ and $ match at lines,
+    ``s`` lets a dot match a newline; ``g`` and ``u`` are always on. `replacement` is literal text.
+    """
+
+    id: str
+    pattern: str
+    flags: str = ""
+    replacement: str = "***"
+    check: Literal["luhn"] | None = None
+    """``luhn``: matches only numbers with a valid check digit."""
+    personal: bool = False
+    """Personal data, not a secret."""
+    hints: tuple[str, ...] = ()
+    """Every match contains one of these texts: texts without any are not searched. Lower case if the rule ignores
+    case."""
+
 
 _TO = r"""["'\\]*\s*(?:=>|[:=])\s*["'\\]*"""
 """The separator between a name and its value, in most notations."""

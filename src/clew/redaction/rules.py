@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 
 from clew.base.loading import loading
 from clew.errors import Invalid, MissingPackage, clip
-from clew.redaction.builtin_rules import builtin_rule
-from clew.redaction.rule import Rule
+from clew.redaction.builtin_rules import Rule, builtin_rule
 
 LARGEST = 1000
 """Steps a pattern may compile to. The worst pattern of this size takes half a second for one view."""

@@ -7,8 +7,7 @@
 """
 
 from clew.snapshots.errors import InvalidSnapshotID
-from clew.snapshots.file_store import FileStore
-from clew.snapshots.filesystem import Files, MemoryFiles
+from clew.snapshots.file_store import Files, FileStore, MemoryFiles
 from clew.snapshots.object_store import ObjectStore
 from clew.snapshots.types import (
     SNAPSHOT_VERSION,

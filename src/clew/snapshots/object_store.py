@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from clew.base import buckets, files
 from clew.errors import ClewError, Conflict, Corrupted, NotFound, clip
 from clew.snapshots.file_format import HEAD, Form, Head, errors_of, summaries
-from clew.snapshots.filesystem import LOCK, PATIENCE
+from clew.snapshots.file_store import LOCK, PATIENCE
 from clew.snapshots.types import Snapshot, SnapshotSummary, a_snapshot, is_snapshot_id, validate_snapshot_id
 
 if TYPE_CHECKING:

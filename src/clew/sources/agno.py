@@ -13,12 +13,10 @@ from collections.abc import Iterator
 from clew.base.messages import Native
 from clew.providers.json_values import Json, as_dict, as_text
 from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
-from clew.sources.frames import FRAME, frame
+from clew.sources.documents import FRAME, frame
 from clew.sources.items import Item
-from clew.sources.pieces import element_bytes, field_bytes
-from clew.sources.rows import row_bytes
-from clew.sources.sqlite import look_up, open_database, scan, tables, tables_of
-from clew.sources.values import digest, object_or_empty, when
+from clew.sources.sqlite import look_up, open_database, row_bytes, scan, tables, tables_of
+from clew.sources.values import digest, element_bytes, field_bytes, object_or_empty, when
 
 NAME = "agno"
 PROVIDER = "openai"

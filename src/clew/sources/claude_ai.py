@@ -14,9 +14,8 @@ import msgspec
 
 from clew.base.messages import Native
 from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id, moment, uuid_or_none
-from clew.sources.frames import FRAME, frame
+from clew.sources.documents import FRAME, frame, read_elements
 from clew.sources.items import Item
-from clew.sources.json_array import read_elements
 from clew.sources.trees import parent_fault, parents_first
 
 NAME = "claude-ai"

@@ -16,14 +16,11 @@ from typing import Any
 from clew.base.messages import Native
 from clew.providers.json_values import Json, as_dict, as_text, as_word
 from clew.providers.view import parse
-from clew.sources.beside import read_beside
 from clew.sources.contract import About, Entry, Home, Part, derived_id
-from clew.sources.documents import read_document
-from clew.sources.editors import user_folders
-from clew.sources.frames import FRAME, frame
-from clew.sources.items import Item
-from clew.sources.pieces import element_bytes, field_bytes
-from clew.sources.values import digest, object_or_empty, title_of, tokens, when
+from clew.sources.documents import FRAME, frame, read_document
+from clew.sources.items import Item, read_beside
+from clew.sources.values import digest, element_bytes, field_bytes, object_or_empty, title_of, tokens, when
+from clew.sources.vscode import user_folders
 
 NAME = "cline"
 _EXTENSIONS = ("saoudrizwan.claude-dev", "rooveterinaryinc.roo-cline", "kilocode.kilo-code")

@@ -13,16 +13,13 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from clew.base.messages import Native
-from clew.providers.histories.continue_dev import has_ended
+from clew.providers.histories.editors import continue_dev_has_ended
 from clew.providers.json_values import Json, as_dict, as_text
 from clew.providers.view import parse
-from clew.sources.beside import read_beside
 from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
-from clew.sources.documents import read_document
-from clew.sources.frames import FRAME, frame
-from clew.sources.items import Item
-from clew.sources.pieces import element_bytes, field_bytes
-from clew.sources.values import digest, folder_of, object_or_empty, title_of, tokens, when
+from clew.sources.documents import FRAME, frame, read_document
+from clew.sources.items import Item, read_beside
+from clew.sources.values import digest, element_bytes, field_bytes, folder_of, object_or_empty, title_of, tokens, when
 
 NAME = "continue"
 FORMAT = "continue-dev"
@@ -79,7 +76,7 @@ def _messages(name: str, raw: bytes, began: datetime | None) -> Iterator[Part]:
     for number, body in enumerate(bodies):
         item = object_or_empty(body)
         message = as_dict(item.get("message"))
-        if not isinstance(message.get("role"), str) or (number + 1 == len(bodies) and not has_ended(item)):
+        if not isinstance(message.get("role"), str) or (number + 1 == len(bodies) and not continue_dev_has_ended(item)):
             continue
         usage = as_dict(message.get("usage"))
         used = tokens(input=usage.get("prompt_tokens"), output=usage.get("completion_tokens"))

@@ -16,9 +16,8 @@ from clew.base import codec, ids
 from clew.base.messages import REDACTION
 from clew.engine.session_data import AGAIN, SOURCE
 from clew.errors import Conflict
-from clew.sources.batch import Batch, Ready, StoredBatch, name_records, record_rows
+from clew.sources.batches import Batch, Drafter, Ready, StoredBatch, name_records, record_rows
 from clew.sources.contract import About, Entry, FileCopies
-from clew.sources.drafting import Drafter
 from clew.sources.file_copies import merge, store_copies
 from clew.sources.identity import Claim, Decided, MessageIds, Placed, claims, file_label, find_session, is_held
 from clew.sources.layout import FileName, laid_out, layout_entry, origin_of, record_id

@@ -12,10 +12,9 @@ import os
 from collections.abc import Iterator
 
 from clew.providers.json_values import Json, as_dict, as_list, as_text
-from clew.sources.beside import read_beside
 from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id, moment, uuid_or_none
-from clew.sources.items import Item
-from clew.sources.json_lines import JsonLine, head_lines, json_lines
+from clew.sources.items import Item, read_beside
+from clew.sources.lines import JsonLine, head_lines, json_lines
 from clew.sources.values import title_of, tokens
 
 NAME = "copilot-cli"

@@ -22,16 +22,14 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from clew.base.messages import Native
-from clew.providers.histories.gemini_cli import CONTEXT, results
+from clew.providers.histories.programs import GEMINI_CLI_CONTEXT, gemini_cli_results
 from clew.providers.json_values import Json, as_dict, as_list, as_text
 from clew.providers.view import parse
 from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id, moment
-from clew.sources.documents import read_document
-from clew.sources.frames import FRAME, frame
+from clew.sources.documents import FRAME, frame, read_document
 from clew.sources.items import Item
-from clew.sources.json_lines import JsonLine, head_lines, json_lines
-from clew.sources.pieces import element_bytes, field_bytes, pieces
-from clew.sources.values import object_or_empty, tokens
+from clew.sources.lines import JsonLine, head_lines, json_lines
+from clew.sources.values import element_bytes, field_bytes, object_or_empty, pieces, tokens
 
 NAME = "gemini-cli"
 _MESSAGES = ("user", "gemini")
@@ -160,7 +158,7 @@ class _Reader:
             yield About(conversation=self.conversation, model=model)
         for part in as_list(fields.get("content")):
             text = as_text(part.get("text")) or ""
-            if text.startswith(CONTEXT) and (found := _FOLDER.search(text)):
+            if text.startswith(GEMINI_CLI_CONTEXT) and (found := _FOLDER.search(text)):
                 yield About(conversation=self.conversation, cwd=found[1].strip())
 
     def header(self, fields: Json) -> Iterator[Part]:
@@ -180,7 +178,7 @@ class _Reader:
         if id in self._nodes:
             yield from self._update(line, id)
             return
-        answered = results(fields)
+        answered = gemini_cli_results(fields)
         if answered and answered <= self._calls:
             self._path.append(_Step(id, None))
             self._nodes[id] = None

@@ -12,10 +12,8 @@ from collections.abc import Iterator
 from clew.providers.json_values import as_text
 from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id, join_names
 from clew.sources.items import Item
-from clew.sources.pieces import pieces
-from clew.sources.rows import row_bytes
-from clew.sources.sqlite import look_up, open_database, scan, tables, tables_of
-from clew.sources.values import object_or_empty, when
+from clew.sources.sqlite import look_up, open_database, row_bytes, scan, tables, tables_of
+from clew.sources.values import object_or_empty, pieces, when
 
 NAME = "google-adk"
 

@@ -16,11 +16,9 @@ from clew.base.messages import Native
 from clew.providers.json_values import Json, as_dict, as_text, as_word
 from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
 from clew.sources.items import SQLITE, Item
-from clew.sources.json_lines import head_lines, json_lines
-from clew.sources.pieces import field_bytes
-from clew.sources.rows import row_bytes, row_fields
-from clew.sources.sqlite import look_up, open_database, scan, tables
-from clew.sources.values import digest, object_or_empty, title_of, when
+from clew.sources.lines import head_lines, json_lines
+from clew.sources.sqlite import look_up, open_database, row_bytes, row_fields, scan, tables
+from clew.sources.values import digest, field_bytes, object_or_empty, title_of, when
 
 NAME = "goose"
 _NO_TITLE = ("CLI Session", "New Chat", "New session")

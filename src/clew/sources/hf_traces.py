@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from clew.providers.json_values import as_dict
 from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
 from clew.sources.items import Item
-from clew.sources.json_lines import head_lines, json_lines
-from clew.sources.pieces import field_bytes
-from clew.sources.values import digest, title_of, when
+from clew.sources.lines import head_lines, json_lines
+from clew.sources.values import digest, field_bytes, title_of, when
 
 NAME = "hf-traces"
 

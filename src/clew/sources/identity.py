@@ -20,8 +20,8 @@ from clew.base.messages import ATTACHED, REDACTION, AnyMessage, Native
 from clew.engine.node import Node, is_clean_version, node_payload, parent_key
 from clew.engine.session_data import SOURCE
 from clew.providers.neutral import neutral
-from clew.sources.contract import ENVELOPE, Entry, derived_id
-from clew.sources.layout import WHOLE, FileName, record_id, renamed_entry, renaming
+from clew.sources.contract import ENVELOPE, Entry, Source, derived_id
+from clew.sources.layout import WHOLE, FileName, origin_of, record_id, renamed_entry, renaming
 from clew.sources.values import storable
 from clew.sources.writing import session_id
 from clew.store.session import Session, tree_of
@@ -338,3 +338,41 @@ def _is_same(payload: bytes, draft: Draft) -> bool:
         return False
     old, new = (one.extra or {} for one in (before, now))
     return before.raw == now.raw and all(old.get(name) == new.get(name) for name in (ENVELOPE, ATTACHED))
+
+
+def stored_name(store: Store, source: Source, name: str, file: FileName) -> str:
+    """The name of a conversation in the store.
+
+    An older version stored names with slashes joined by slashes: such a session keeps its name, if it has all of these
+    names. A session of another database, which names its sessions as this one does, keeps its name too: then this
+    conversation is named after its database, also after the other one was deleted.
+    """
+    if name.startswith("["):
+        names = _names(name)
+        session = _session(store, source, "/".join(names))
+        own = None if session is None else session.extra.get(source.name)
+        return "/".join(names) if isinstance(own, dict) and own.get("names") == names else name
+    if getattr(source, "names_per_file", False):
+        own = f"{name} ({file.name} {file.folder})"
+        if _is_from(_session(store, source, own), file):
+            return own
+        session = _session(store, source, name)  # the import leaves one in the trash alone
+        if session is not None and session.trashed_at is None and not _is_from(session, file):
+            return own
+    return name
+
+
+def _session(store: Store, source: Source, name: str) -> Session | None:
+    id = session_id(source.name, name)
+    return store.read(lambda unit: unit.session(id, trashed=True), single=True)
+
+
+def _is_from(session: Session | None, file: FileName) -> bool:
+    return session is not None and file in origin_of(session).files
+
+
+def _names(name: str) -> list[str]:
+    try:
+        return msgspec.json.decode(name, type=list[str])
+    except msgspec.MsgspecError:  # a name of another kind
+        return []

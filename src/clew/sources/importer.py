@@ -20,16 +20,15 @@ from typing import NamedTuple
 
 from clew.engine.session_data import SOURCE
 from clew.errors import ClewError, Conflict, Unavailable
-from clew.sources.batch import StoredBatch
+from clew.sources.batches import StoredBatch
 from clew.sources.contract import About, Part, Pause, ReadMark, Skip, Source, StaleMark
 from clew.sources.conversation import ConversationImport
-from clew.sources.frames import short_hash
+from clew.sources.documents import short_hash
 from clew.sources.history import MOST_SKIPS, FileMark, ImportedFile, ImportHistory, edges, state, valid_mark
-from clew.sources.identity import Placed
+from clew.sources.identity import Placed, stored_name
 from clew.sources.items import SQLITE, Item
 from clew.sources.layout import FileName, records
 from clew.sources.runs import Run
-from clew.sources.stored_names import stored_name
 from clew.sources.values import storable
 from clew.sources.writing import session_id
 from clew.store.store import Store

@@ -6,13 +6,14 @@ Nothing is unpacked under its own name: a member's path is a label, and never a 
 from __future__ import annotations
 
 import os
+import posixpath
 import weakref
 from collections.abc import Iterator
 from mmap import ACCESS_READ, mmap
 from typing import IO, NamedTuple
 
 from clew.base.outside import open_regular
-from clew.errors import Invalid, Unavailable
+from clew.errors import ClewError, Invalid, Unavailable
 
 HEAD = 1 << 16
 """Bytes by which a file is recognised."""
@@ -156,3 +157,19 @@ class Archive:
             raise
         target.seek(0)
         return target
+
+
+def read_beside(item: Item, name: str) -> bytes:
+    """The first `BLOCK` bytes of a file, by its path relative to the folder of `item`; empty if there is none.
+
+    Such a small file beside a history says more about it: its title, its folder.
+    """
+    if item.member is None:
+        other = item.at(os.path.normpath(os.path.join(os.path.dirname(item.path), name)))
+    else:
+        other = item._replace(member=posixpath.normpath(posixpath.join(posixpath.dirname(item.member), name)))
+    try:
+        with other.open() as file:
+            return file.read(BLOCK)
+    except (ClewError, KeyError):  # KeyError: the archive has no such member
+        return b""

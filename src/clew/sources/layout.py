@@ -17,7 +17,7 @@ from clew.base import ids
 from clew.base.messages import AnyMessage
 from clew.errors import NotFound
 from clew.sources.contract import ENVELOPE
-from clew.sources.frames import FRAME, PLACE, DocumentPlace
+from clew.sources.documents import FRAME, PLACE, DocumentPlace
 
 if TYPE_CHECKING:
     from clew.engine.node import Node
@@ -28,7 +28,7 @@ PAGE = 200
 """Records that are read at a time."""
 RECORD, LAYOUT, PIECE, FRAMED, PLACED, RENAMED = b"\x01", b"\x02", b"\x03", b"\x04", b"\x05", b"\x06"
 """First byte of a log entry: a record of the source, the order of those before it, the first part of a record, what is
-around a conversation (see `clew.sources.frames`), or the id under which a message is stored if its own is taken (see
+around a conversation (see `clew.sources.documents`), or the id under which a message is stored if its own is taken (see
 `clew.sources.identity`)."""
 _KINDS = {FRAME: FRAMED, PLACE: PLACED}
 WHOLE = "clew.whole"
@@ -135,7 +135,7 @@ def records(session: Session, store: Store, start: int = 0) -> Iterator[bytes]:
 
     With `start`, the length of its log at an earlier time, only those that were stored since. A message that was
     deleted since is left out. Records that redaction changed are as they are stored. What is around a conversation
-    inside a document comes as its frame and its place: see `clew.sources.frames`.
+    inside a document comes as its frame and its place: see `clew.sources.documents`.
     """
     return (one.data for one in _read(session, store, lambda _: True, start))
 

@@ -13,8 +13,7 @@ from clew.base.messages import AnyMessage, Native
 from clew.providers.json_values import Json, as_dict
 from clew.providers.view import parse
 from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
-from clew.sources.documents import read_document
-from clew.sources.frames import FRAME, frame
+from clew.sources.documents import FRAME, frame, read_document
 from clew.sources.items import Item
 from clew.sources.trees import parent_fault, parents_first
 from clew.sources.values import composed, elements, fields, title_of, tokens, when

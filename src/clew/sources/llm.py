@@ -18,10 +18,9 @@ from typing import IO, Any, NamedTuple
 import msgspec
 
 from clew.base.messages import Native, texts
-from clew.providers.histories import llm as view
+from clew.providers.histories.apps import LLM_REFERENCE, llm_blocks, llm_role
 from clew.sources.contract import About, Attachment, Entry, Home, Part, derived_id, moment
 from clew.sources.items import Item
-from clew.sources.llm_responses import LlmTables, Responses, attachment, fragment
 from clew.sources.sqlite import look_up, open_database, row_record, scan, tables, tables_of
 
 NAME = "llm"
@@ -33,6 +32,11 @@ _KNOWN = {
 """Tables by which a database is recognised; one is enough."""
 _DEEPEST = 100_000
 """Messages of a thread at most; a hostile file could go round for ever."""
+_ANSWER = (
+    "response", "response_json", "reasoning", "input_tokens", "output_tokens", "token_details", "duration_ms",
+    "resolved_model",
+)  # fmt: skip
+"""Columns of a row that belong to the answer; the others belong to the prompt."""
 
 
 class Llm:
@@ -253,7 +257,7 @@ class _Reader:
         above: str | None = None
         for side, (hash, message) in zip(sides, found.items(), strict=False):
             data = {"row": message.row, "parts": self._parts(hash)}
-            alike = view.role(data) == view.role(side.data) and _words(data) == _words(side.data)
+            alike = llm_role(data) == llm_role(side.data) and _words(data) == _words(side.data)
             if message.row.get("parent_hash") != above or not alike:
                 return
             above = hash
@@ -262,7 +266,7 @@ class _Reader:
     def _files(self, data: dict[str, Any]) -> tuple[Attachment, ...]:
         return tuple(
             Attachment(
-                f"{view.REFERENCE}{file['id']}",
+                f"{LLM_REFERENCE}{file['id']}",
                 None,
                 _text(file.get("type")),
                 partial(_content, self._item, file["id"]),
@@ -286,7 +290,7 @@ def _extra(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _words(data: dict[str, Any]) -> list[str]:
-    return "\n".join(texts(view.blocks(data))).split()
+    return "\n".join(texts(llm_blocks(data))).split()
 
 
 def _object(value: object) -> dict[str, Any]:
@@ -304,3 +308,122 @@ def _time(value: object) -> Any:
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value.strip() else None
+
+
+class LlmTables(NamedTuple):
+    """One message of a response."""
+
+    response: str
+    side: str
+    """``system``, ``results``, ``prompt`` or ``response``."""
+    data: dict[str, Any]
+    """The record."""
+    row: dict[str, Any]
+    """The row it was made from."""
+
+    @property
+    def key(self) -> str:
+        """What tells it from the others of its conversation."""
+        return f"{self.response} {self.side}"
+
+
+class Responses:
+    """The older tables of a database, where one row is a prompt and its answer; only ids are kept in memory.
+
+    Each side becomes a message: system prompt, results of tools, prompt, answer. Together their records have the whole
+    row. The oldest form, a single table ``log``, is read as if it were such rows.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, tables: dict[str, tuple[str, ...]]) -> None:
+        self._connection = connection
+        self._tables = tables
+        self._of: dict[str, list[int]] = {}
+        self._beside: dict[str, dict[str, list[int]]] = {"tool_calls": {}, "tool_results": {}}
+        self.table = "responses" if "responses" in tables else "log" if "log" in tables else None
+        if self.table is None:
+            return
+        for row in scan(connection, self.table, self._key()):
+            self._of.setdefault(str(row["conversation"]), []).append(row["clew_rowid"])
+        for table, ids in self._beside.items():
+            if "response_id" in tables.get(table, ()):
+                for row in scan(connection, table, "response_id"):
+                    ids.setdefault(row["response_id"], []).append(row["clew_rowid"])
+
+    def conversations(self) -> list[str]:
+        """The ids of all conversations, in the order of their first response."""
+        return list(self._of)
+
+    def sides(self, conversation: str) -> Iterator[LlmTables]:
+        """The messages of a conversation, in order."""
+        rows = [self._row(number) for number in self._of.get(conversation, ())]
+        system: str | None = None
+        for row in sorted(rows, key=lambda row: (row["id"].rjust(32), row["id"])):
+            yield from self._sides(row, system)
+            system = row.get("system") or system
+
+    def _sides(self, row: dict[str, Any], before: str | None) -> Iterator[LlmTables]:
+        name = row["id"]
+        data: dict[str, Any]
+        prompt = {column: value for column, value in row.items() if column not in _ANSWER}
+        answer = {column: value for column, value in row.items() if column in _ANSWER}
+        fragments = self._fragments("system_fragments", name)
+        if (row.get("system") and row["system"] != before) or fragments:
+            data = {"side": "system", "row": {"system": row.get("system")}, "fragments": fragments}
+            yield LlmTables(name, "system", {"table": self.table, "id": name, **data}, row)
+        results = [dict(one) for one in self._rows("tool_results", name)]
+        if results:
+            data = {"side": "results", "tool_results": results}
+            yield LlmTables(name, "results", {"table": self.table, "id": name, **data}, row)
+        fragments, files = self._fragments("prompt_fragments", name), self._attachments(name)
+        data = {"table": self.table, "id": name, "side": "prompt", "row": prompt}
+        if row.get("prompt") or fragments or files or not results:
+            yield LlmTables(name, "prompt", {**data, "fragments": fragments, "attachments": files}, row)
+        else:
+            answer = {**prompt, **answer}
+        calls = [dict(one) for one in self._rows("tool_calls", name)]
+        data = {"table": self.table, "id": name, "side": "response", "row": answer, "tool_calls": calls}
+        yield LlmTables(name, "response", data, row)
+
+    def _key(self) -> str:
+        if self.table == "responses":
+            return "coalesce(conversation_id, id) AS conversation"
+        chat = "chat_id" if "chat_id" in self._tables["log"] else "NULL"
+        return f"'log ' || coalesce({chat}, rowid) AS conversation"
+
+    def _row(self, number: int) -> dict[str, Any]:
+        row = dict(look_up(self._connection, self.table or "", "rowid", number)[0])
+        if self.table == "log":
+            row = {**row, "id": str(row.get("id") or number), "datetime_utc": row.get("timestamp")}
+        return {**row, "id": str(row["id"])}
+
+    def _rows(self, table: str, response: str) -> list[dict[str, Any]]:
+        numbers = self._beside[table].get(response, ())
+        return [dict(look_up(self._connection, table, "rowid", number)[0]) for number in numbers]
+
+    def _fragments(self, table: str, response: str) -> dict[str, str]:
+        if table not in self._tables or "fragments" not in self._tables:
+            return {}
+        links = look_up(self._connection, table, "response_id", response)
+        ordered = sorted(links, key=lambda link: link["order"] if "order" in link.keys() else 0)  # noqa: SIM118
+        return {str(link["fragment_id"]): fragment(self._connection, link["fragment_id"]) for link in ordered}
+
+    def _attachments(self, response: str) -> list[dict[str, Any]]:
+        if not {"prompt_attachments", "attachments"} <= self._tables.keys():
+            return []
+        links = look_up(self._connection, "prompt_attachments", "response_id", response)
+        return [file for link in links for file in attachment(self._connection, link["attachment_id"])]
+
+
+def fragment(connection: sqlite3.Connection, id: object) -> str:
+    """The text of a fragment."""
+    rows = look_up(connection, "fragments", "id", id)
+    return str(rows[0]["content"]) if rows else ""
+
+
+def attachment(connection: sqlite3.Connection, id: object) -> list[dict[str, Any]]:
+    """What is known of a file, and whether its bytes are in the database; none if it is missing."""
+    rows = look_up(connection, "attachments", "id", id)
+    return [
+        {**{name: row[name] for name in ("id", "type", "path", "url")}, "stored": row["content"] is not None}
+        for row in rows
+    ]

@@ -19,10 +19,8 @@ from clew.errors import Invalid
 from clew.providers.json_values import Json, as_dict
 from clew.providers.view import parse
 from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
-from clew.sources.documents import read_document
-from clew.sources.frames import FRAME, frame, framed_row
+from clew.sources.documents import FRAME, frame, framed_row, read_document, read_elements
 from clew.sources.items import SQLITE, Item
-from clew.sources.json_array import read_elements
 from clew.sources.sqlite import open_database, row_record, scan, tables
 from clew.sources.trees import parent_fault, parents_first, path_to
 from clew.sources.values import digest, fields, title_of, tokens, when

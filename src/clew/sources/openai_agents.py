@@ -10,10 +10,8 @@ from collections.abc import Iterator
 
 from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
 from clew.sources.items import Item
-from clew.sources.pieces import pieces
-from clew.sources.rows import row_bytes
-from clew.sources.sqlite import look_up, open_database, scan, tables_of
-from clew.sources.values import digest, object_or_empty, when
+from clew.sources.sqlite import look_up, open_database, row_bytes, scan, tables_of
+from clew.sources.values import digest, object_or_empty, pieces, when
 
 NAME = "openai-agents"
 PROVIDER = "openai-responses"

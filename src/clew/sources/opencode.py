@@ -20,17 +20,14 @@ from typing import NamedTuple
 from clew.base.messages import Native
 from clew.base.outside import names_in
 from clew.errors import ClewError
-from clew.providers.histories.opencode import inner
+from clew.providers.histories.programs import opencode_inner
 from clew.providers.json_values import Json, as_dict, as_list, as_text, as_word
 from clew.providers.view import parse
 from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
-from clew.sources.documents import read_document
+from clew.sources.documents import LARGEST, read_document
 from clew.sources.items import SQLITE, Item
-from clew.sources.json_array import LARGEST
-from clew.sources.pieces import element_bytes, field_bytes
-from clew.sources.rows import row_bytes, row_fields
-from clew.sources.sqlite import look_up, open_database, scan, tables
-from clew.sources.values import digest, object_or_empty, title_of, tokens, when
+from clew.sources.sqlite import look_up, open_database, row_bytes, row_fields, scan, tables
+from clew.sources.values import digest, element_bytes, field_bytes, object_or_empty, title_of, tokens, when
 
 NAME = "opencode"
 _NO_TITLE = ("New session - ", "Child session - ")
@@ -45,11 +42,11 @@ class _Stored(NamedTuple):
 
     @property
     def info(self) -> Json:
-        return inner(as_dict(self.fields.get("info")))
+        return opencode_inner(as_dict(self.fields.get("info")))
 
     @property
     def parts(self) -> list[Json]:
-        return [inner(part) for part in as_list(self.fields.get("parts"))]
+        return [opencode_inner(part) for part in as_list(self.fields.get("parts"))]
 
 
 class OpenCode:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from clew.backends import RefRow, Tx
 from clew.engine.session_data import SOURCE
 from clew.errors import ClewError
-from clew.sources.frames import short_hash
+from clew.sources.documents import short_hash
 from clew.sources.history import IMPORTED, ImportedFile, ImportHistory, file_of
 from clew.sources.layout import origin_of
 from clew.sources.values import storable

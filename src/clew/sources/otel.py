@@ -19,7 +19,7 @@ from clew.providers.view import parse
 from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
 from clew.sources.documents import read_document
 from clew.sources.items import Item
-from clew.sources.json_lines import json_lines
+from clew.sources.lines import json_lines
 from clew.sources.values import composed, digest, object_or_empty, title_of, tokens, when
 
 NAME = "otel"

@@ -17,10 +17,9 @@ from clew.base.messages import Native
 from clew.providers.json_values import Json, as_dict, as_text
 from clew.sources.contract import About, Entry, Home, Part, derived_id, moment
 from clew.sources.items import Item
-from clew.sources.json_lines import JsonLine, head_lines, read_lines_with
-from clew.sources.links import ChainLink, LinkMap
-from clew.sources.pieces import field_bytes, pieces
-from clew.sources.values import title_of, tokens
+from clew.sources.lines import JsonLine, head_lines, read_lines_with
+from clew.sources.trees import ChainLink, LinkMap
+from clew.sources.values import field_bytes, pieces, title_of, tokens
 
 NAME = "pi"
 _MESSAGES = ("compaction", "branch_summary", "custom_message")

@@ -1,8 +1,9 @@
-"""Trees of messages that name their parents, in any order and with any fault."""
+"""Trees of messages: named by parents in any order and with any fault, or as lines that follow each other."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
+from typing import NamedTuple
 
 Parents = Mapping[str, str | None]
 """For each message the one it follows; None for a root. A parent may be missing, and there may be cycles."""
@@ -57,3 +58,37 @@ def parent_fault(above: str | None, given: Container[str], parents: Parents) -> 
     if above is None or above in given:
         return None
     return "its parents are a cycle, which is cut here" if above in parents else "its parent is missing"
+
+
+class ChainLink(NamedTuple):
+    """Where a message goes: after another message, or to a root that stands for one."""
+
+    parent: str | None
+    derived: str | None = None
+
+
+class LinkMap:
+    """The lines of a file so far, and the message that each stands for. Lines that are no messages are passed over."""
+
+    def __init__(self) -> None:
+        self._after: dict[str, ChainLink] = {}
+        self._last = ChainLink(None)
+
+    @property
+    def head(self) -> str | None:
+        """The message that the last line stands for."""
+        return self._last.parent
+
+    def above(self, id: object, parent: object) -> tuple[ChainLink, str | None]:
+        """Where a line goes, and what is wrong with that."""
+        if not isinstance(parent, str):
+            return ChainLink(None), None
+        if parent == id:
+            return ChainLink(None), "it names itself as its parent"
+        found = self._after.get(parent)
+        return (ChainLink(None), "its parent is missing") if found is None else (found, None)
+
+    def add(self, id: object, link: ChainLink) -> None:
+        """Notes what a line stands for: itself, if it is a message, or what it follows."""
+        if isinstance(id, str):
+            self._after[id] = self._last = link

@@ -18,15 +18,26 @@ from typing import Any, NamedTuple
 from clew.base.messages import AnyMessage, Native
 from clew.providers.json_values import Json, as_dict, as_list
 from clew.providers.view import parse
-from clew.sources.beside import read_beside
 from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
-from clew.sources.documents import read_document
-from clew.sources.editors import user_folders
-from clew.sources.frames import FRAME, frame
-from clew.sources.items import Item
-from clew.sources.json_array import LARGEST
-from clew.sources.json_lines import json_lines
+from clew.sources.documents import FRAME, LARGEST, frame, read_document
+from clew.sources.items import Item, read_beside
+from clew.sources.lines import json_lines
 from clew.sources.values import composed, digest, elements, fields, folder_of, object_or_empty, title_of, tokens, when
+
+EDITORS = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf", "Trae")
+
+
+def user_folders(home: Home, editors: tuple[str, ...] = EDITORS) -> Iterator[str]:
+    """The folder ``User`` of each editor."""
+    if home.system == "darwin":
+        root = os.path.join(home.path, "Library", "Application Support")
+    elif home.system == "win32":
+        root = home.env.get("APPDATA") or os.path.join(home.path, "AppData", "Roaming")
+    else:
+        root = home.env.get("XDG_CONFIG_HOME") or os.path.join(home.path, ".config")
+    for editor in editors:
+        yield os.path.join(root, editor, "User")
+
 
 NAME = "vscode"
 _LOG = re.compile(rb'\s*\{\s*"kind"\s*:\s*0\s*,\s*"v"\s*:\s*\{')

@@ -12,7 +12,7 @@ from clew.errors import Corrupted
 
 if TYPE_CHECKING:
     from clew.base.messages import AnyMessage
-    from clew.base.paging import Page
+    from clew.base.values import Page
     from clew.engine.node import Node
 
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, InsertPoint, NodeLocation, Tx, creation_counter
 from clew.base import ids
 from clew.base.messages import AnyMessage, Message, Native
-from clew.base.paging import Page
-from clew.base.values import whole_number
+from clew.base.values import Page, whole_number
 from clew.engine import paths
 from clew.engine.append import append_chain
 from clew.engine.engine import Draft

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +12,7 @@ import msgspec
 from clew.backends import RefRow, Tx
 from clew.base import ids
 from clew.base.loading import loading
-from clew.base.paging import Page
-from clew.base.values import whole_number
+from clew.base.values import Page, whole_number
 from clew.engine.node import Node, microseconds
 from clew.engine.session_data import SessionData, directory, label_set
 from clew.errors import Conflict, Invalid, NotFound
@@ -115,10 +114,6 @@ class Sessions:
         """
         search = Parts.of(self).search
         return search.session_with(node) if branches else search.session_of(node)
-
-    def with_messages(self, nodes: Sequence[Node]) -> Sequence[Session | None]:
-        """`with_message` for each, reading the sessions of each tree once."""
-        return Parts.of(self).search.sessions_of(nodes)
 
     def latest(self, cwd: str | os.PathLike[str] | None = None) -> Session:
         """The session that was last active, in exactly this directory if one is given; never a subagent's. NotFound."""

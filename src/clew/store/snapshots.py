@@ -24,7 +24,7 @@ from clew.engine.node import Node, node_row
 from clew.engine.receipts import Reason, Receipt
 from clew.errors import Corrupted, Invalid
 from clew.snapshots.media import count_tokens
-from clew.snapshots.message_array import Frame, frame, join
+from clew.snapshots.raw_json import Frame, frame, join
 from clew.snapshots.types import (
     SNAPSHOT_VERSION,
     MessageParts,

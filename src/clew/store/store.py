@@ -110,7 +110,7 @@ def open_store(path: str | os.PathLike[str], options: Options) -> Store:
 
     if options.backend.create and "://" not in name and name != ":memory:" and not os.path.exists(name):
         with loading:
-            from clew.base.places import make_namespace
+            from clew.base.files import make_namespace
 
         make_namespace(name)
     backend = open_backend(name, options.backend, check_older)

@@ -14,7 +14,6 @@ them.
 from __future__ import annotations
 
 from clew.testing.backend import BackendConformance
-from clew.testing.contract import OpenStore
-from clew.testing.control import FakeClock, SequentialIds
+from clew.testing.contract import FakeClock, OpenStore, SequentialIds
 
 __all__ = ["BackendConformance", "FakeClock", "OpenStore", "SequentialIds"]

@@ -2,42 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
+from hmac import compare_digest
 from typing import Any
 from urllib.parse import urlencode
 
+import jinja2
 import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from clew.base.visible import plain as shown_line
 from clew.errors import Ambiguous, ClewError, Conflict, Corrupted, Invalid, NotFound, Sealed
 from clew.exports.render.text import LONGEST
+from clew.exports.render.text import markdown as markdown_html
 from clew.exports.to_markdown import markdown
+from clew.sources.registry import sources
 from clew.store.windows import STEP, end_below, number_of, window
 from clew.web import conversation as talk
 from clew.web import downloads, files, finding, listing, live
-from clew.web.answers import form_of, json_answer, key_of, markdown_answer, own_path, path_of, posted, span_of
-from clew.web.attachments import attachment
 from clew.web.changes import CHANGES
 from clew.web.comparing import comparison, comparison_lines, comparison_value
+from clew.web.downloads import attachment
 from clew.web.outline import BATCH, WINDOW, outline_page, outline_value, url, window_start
+from clew.web.secrets import SecretFinder
 from clew.web.site import Locked, Site, typed_key
-from clew.web.templating import render
 from clew.web.views import (
     PINNED,
+    dot,
+    many,
     node_value,
     origin,
     project_of,
     resume_command,
     session_value,
     shown_text,
+    to_line,
+    to_tip,
+    tool,
     tool_of,
     utc_now,
 )
@@ -391,3 +399,102 @@ def make_app(site: Site) -> tuple[Starlette, Pages]:
     app = Starlette(routes=routes, exception_handlers=handlers)
     app.router.redirect_slashes = False
     return app, pages
+
+
+# -- templates: compiled once in a process, before the first request
+
+_SAMPLE = (
+    "**a**\n\n```python\ndef a():\n    return 1\n```\n\n```bash\nls\n```\n\n```json\n{}\n```\n\n| a |\n|---|\n| b |"
+)
+"""Loads the packages for Markdown and for colours, and the usual lexers."""
+
+
+def render(site: Site, name: str, **values: Any) -> str:
+    """A page."""
+    return templates().get_template(name).render(site=site, **values)
+
+
+def warm() -> None:
+    """Loads what the first pages need. This takes half a second, which a user waiting for a page would notice."""
+    for name in templates().list_templates():
+        templates().get_template(name)
+    with suppress(ClewError):  # too many open files: the page that needs it reports the error
+        markdown_html(_SAMPLE)
+        sources()
+
+
+@cache
+def templates() -> jinja2.Environment:
+    """The templates with their filters. They do not depend on a site."""
+    secrets = SecretFinder()
+    found = jinja2.Environment(
+        loader=jinja2.PackageLoader("clew.web"), autoescape=True, trim_blocks=True, lstrip_blocks=True,
+        auto_reload=False,
+    )  # fmt: skip
+    found.filters |= {
+        "shown": lambda text: to_line(secrets.in_line(text or "")),
+        "tip": lambda text: to_tip(secrets.in_line(text or "")),
+        "line": to_line,
+        "n": lambda number: f"{number:,}",
+        "many": many,
+        "dot": dot,
+    }
+    found.globals["tool"] = tool
+    return found
+
+
+# -- the parameters of requests, and answers in other forms than HTML
+
+
+def form_of(request: Request) -> str:
+    """The form that a URL requests: ``json``, ``md``, or empty for a page."""
+    return next((form for form in ("json", "md") if request.url.path.endswith(f".{form}")), "")
+
+
+def key_of(request: Request) -> tuple[str, str]:
+    """The key of a conversation, and the requested form."""
+    key = request.path_params["key"]
+    form = form_of(request)
+    return (key.removesuffix(f".{form}") if form else key), form
+
+
+def path_of(request: Request) -> str:
+    """The path with its query."""
+    query = request.url.query
+    return request.url.path + (f"?{query}" if query else "")
+
+
+async def posted(request: Request, token: str) -> dict[str, str]:
+    """The fields of a form that has the token of the page."""
+    form = await request.form(max_files=0, max_fields=20)
+    found = {name: value for name, value in form.items() if isinstance(value, str)}
+    if not compare_digest(found.pop("token", "").encode(), token.encode()):
+        raise HTTPException(403, "The token of the page is missing. Reload the page.")
+    return found
+
+
+def own_path(to: str) -> str:
+    """A path of this server that a form leads to; the list's for anything else."""
+    return to if to.startswith("/") and to[1:2] not in "/\\" else "/"
+
+
+def whole_number(text: str | None, default: int) -> int:
+    """A number in a URL; the default if it is not one."""
+    return int(text) if text is not None and text.isdecimal() and len(text) < 12 else default
+
+
+def span_of(request: Request) -> tuple[int, int | None]:
+    """The first and the last requested message; None for as many as a page has."""
+    query = request.query_params
+    first, last = max(1, whole_number(query.get("from"), 1)), whole_number(query.get("to"), 0)
+    return first, max(first, last) if last else None
+
+
+def json_answer(value: Any, status: int = 200) -> Response:
+    """A value as JSON."""
+    return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+def markdown_answer(lines: Iterable[str]) -> Response:
+    """Lines as Markdown."""
+    return PlainTextResponse("\n".join(lines) + "\n", media_type="text/markdown")

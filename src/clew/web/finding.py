@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from itertools import islice
 from typing import Any, NamedTuple
@@ -157,7 +157,8 @@ def _filter_hits(
             words, limit=limit, role=role, since=start, until=end, newest=typing or asked.newest, progress=progress
         )
         found: list[_Found] = []
-        for hit, session in zip(hits, _sessions(store, hits), strict=True):
+        for hit in hits:
+            session = _session(hit)
             if session is None or (asked.errors and not is_failure(hit.node)):
                 continue
             if session.id not in passing:
@@ -243,15 +244,8 @@ def match_value(one: Match) -> dict[str, Any]:
     return {"id": one.node_id, "number": one.number, "role": one.who, "text": one.text, "html": str(one.words)}
 
 
-def _sessions(store: Store, hits: Sequence[Hit]) -> Sequence[Session | None]:
-    """The session of each match; None if there is none, or if the sessions of its tree are damaged."""
-    try:
-        return store.sessions.with_messages([hit.node for hit in hits])
-    except ClewError:  # one tree is damaged: find out which
-        return [_session(hit) for hit in hits]
-
-
 def _session(hit: Hit) -> Session | None:
+    """The session of a match; None if there is none, or if the sessions of its tree are damaged."""
     try:
         return hit.session
     except ClewError:

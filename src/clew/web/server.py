@@ -16,12 +16,11 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from clew.errors import Unavailable
-from clew.web.address import HOST
-from clew.web.app import Pages, make_app
+from clew.web import HOST
+from clew.web.app import Pages, make_app, warm
 from clew.web.guard import ENTER, WebGuard
 from clew.web.live import Streams
 from clew.web.site import IDLE, Locked, Opener, Site
-from clew.web.templating import warm
 
 TRIED = 20
 """Ports after the wanted one that are tried if it is taken."""

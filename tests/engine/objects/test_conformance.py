@@ -9,9 +9,8 @@ import pytest
 
 import clew
 from clew.testing import OpenStore
-from clew.testing.backend.attachments import Beside
-from clew.testing.backend.deleting import Deleting
-from clew.testing.backend.durability import Lasting
+from clew.testing.backend.appending import Lasting
+from clew.testing.backend.deleting import Beside, Deleting
 from tests.engine.objects.server import NodeLocation
 
 KEY = bytes(range(32))

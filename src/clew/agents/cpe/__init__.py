@@ -8,9 +8,9 @@ that was last active. Views and imports open the file read-only; `CpeFile` adds 
 False
 """
 
-from clew.agents.cpe.file import CpeFile
 from clew.agents.cpe.importer import CpeImportReport, CpeView, ImportedTree, SkippedMessage, import_file, view
 from clew.agents.cpe.reader import recognised
+from clew.agents.cpe.writer import CpeFile
 
 __all__ = [
     "CpeFile",

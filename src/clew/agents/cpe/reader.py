@@ -1,4 +1,4 @@
-"""Reads the rows of a ``.cpeconvo`` file and converts them to messages."""
+"""Reads the rows of a ``.cpeconvo`` file as messages, and finds imported ones by the ids that they have there."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ import msgspec
 
 from clew.base.messages import Block, Message, Modality, Opaque, Role, Text, Thinking, ToolCall, ToolResult
 from clew.base.outside import open_outside
-from clew.errors import ClewError, Invalid, NotFound, ReadOnly, StorageFull, Unavailable
+from clew.errors import ClewError, Corrupted, Invalid, NotFound, ReadOnly, StorageFull, Unavailable
 from clew.store.origin import CPE_NOTE
+from clew.store.session import Session
+from clew.store.store import Store
 
 LONGEST = 64 * 1024 * 1024
 """Maximum size of one block in bytes."""
@@ -24,6 +26,8 @@ WAIT = 10.0
 """Seconds to wait for a program that writes to the file."""
 GLANCE = 0.2
 """The same, for a hint."""
+PAGE = 500
+"""Sessions read at a time to find imported messages."""
 _WRITING = ("foreign_keys = ON", "secure_delete = ON", "synchronous = FULL")
 _MAGIC, _WAL = b"SQLite format 3\0", 2
 _ROLES: dict[object, Role] = {"user": "user", "assistant": "assistant", "tool_result": "tool"}
@@ -248,3 +252,39 @@ def _moment(at: object) -> datetime:
     day, time, fraction, zone = found.groups()
     moment = datetime.fromisoformat(f"{day}T{time}{fraction or ''}{zone or 'Z'}")
     return moment.astimezone(UTC)
+
+
+def imported_ids(store: Store, *, trashed: bool = False) -> dict[str, dict[str, Session]]:
+    """The imported messages by their ids in CPE: the id of each here, and a session that has it.
+
+    Reads the imported conversations; with `trashed` those in the trash instead.
+    """
+    found: dict[str, dict[str, Session]] = {}
+    seen = set[str]()
+    for session in _imported(store, trashed):
+        first = next(session.history(), None)
+        if first is None or first.id in seen:
+            continue
+        seen.add(first.id)
+        for node in store.nodes.subtree(first.id):
+            try:
+                given = (node.said.extra or {}).get(CPE_NOTE)
+            except Corrupted:
+                continue
+            if isinstance(given, str):
+                found.setdefault(given, {})[node.id] = session
+    return found
+
+
+def _imported(store: Store, trashed: bool) -> Iterator[Session]:
+    lists = (
+        [store.sessions.trashed(limit=PAGE)]
+        if trashed
+        else [store.sessions.list(limit=PAGE, subagents=subagents) for subagents in (False, True)]
+    )
+    for session in (session for page in lists for session in page.all()):
+        try:
+            if CPE_NOTE in session.extra:
+                yield session
+        except Corrupted:
+            continue

@@ -106,7 +106,12 @@ SELECT count(*) FROM refs r
 WHERE r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL
   AND (r.hold <> 0 OR coalesce(r.expires_at > ? OR r.expires_at < 0 AND r.active_at - r.expires_at > ?, true))
   AND (?::bytea IS NULL OR r.look = ?)
-  AND (?::bytea IS NULL OR EXISTS (SELECT 1 FROM labels WHERE look = ? AND ref = r.ref))
+
+-- name: count_label
+SELECT count(*) FROM labels l JOIN refs r ON r.ref = l.ref
+WHERE l.look = ? AND r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL
+  AND (r.hold <> 0 OR coalesce(r.expires_at > ? OR r.expires_at < 0 AND r.active_at - r.expires_at > ?, true))
+  AND (?::bytea IS NULL OR r.look = ?)
 
 -- name: extend
 SELECT extend(?, ?, ?, ?, ?, ?, ?, ?::bytea, ?::bytea, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)

@@ -258,6 +258,17 @@ WHERE r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL AND (r.rank, r.ref
   AND EXISTS (SELECT 1 FROM labels WHERE look = ? AND ref = r.ref) AND (? IS NULL OR r.look = ?)
 ORDER BY r.rank DESC, r.ref DESC LIMIT ?+0
 
+-- name: label_count
+-- Counts the refs of a label up to a limit.
+SELECT count(*) FROM (SELECT 1 FROM labels WHERE look = ? LIMIT ?+0)
+
+-- name: refs_label_few
+-- For a label of few refs, which are sorted. Without CROSS, SQLite may walk all refs by rank.
+SELECT {ref} FROM labels l CROSS JOIN refs r ON r.ref = l.ref
+WHERE l.look = ? AND r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL AND (r.rank, r.ref) < (?, ?)
+  AND (? IS NULL OR r.look = ?)
+ORDER BY r.rank DESC, r.ref DESC LIMIT ?+0
+
 -- name: refs_trashed
 SELECT {ref} FROM refs r
 WHERE r.workspace = ? AND r.trashed_at IS NOT NULL AND (r.trashed_at, r.ref) < (?, ?)
@@ -268,13 +279,19 @@ ORDER BY r.trashed_at DESC, r.ref DESC LIMIT ?+0
 -- Counts all from the index without reading rows, then subtracts those that have expired.
 SELECT (
     SELECT count(*) FROM refs r WHERE r.workspace = ?1 AND r.kind = ?2 AND r.trashed_at IS NULL
-    AND (?5 IS NULL OR r.look = ?6) AND (?7 IS NULL OR EXISTS (SELECT 1 FROM labels WHERE look = ?8 AND ref = r.ref))
+    AND (?5 IS NULL OR r.look = ?6)
 ) - (
     SELECT count(*) FROM refs r
     WHERE r.expires_at IS NOT NULL AND NOT (r.hold OR r.expires_at > ?3 OR r.expires_at < 0 AND r.active_at - r.expires_at > ?4)
     AND +r.workspace = ?1 AND +r.kind = ?2 AND r.trashed_at IS NULL -- the plus rules the larger index out
-    AND (?5 IS NULL OR r.look = ?6) AND (?7 IS NULL OR EXISTS (SELECT 1 FROM labels WHERE look = ?8 AND ref = r.ref))
+    AND (?5 IS NULL OR r.look = ?6)
 )
+
+-- name: count_label
+SELECT count(*) FROM labels l CROSS JOIN refs r ON r.ref = l.ref
+WHERE l.look = ? AND r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL
+  AND (r.hold OR coalesce(r.expires_at > ? OR r.expires_at < 0 AND r.active_at - r.expires_at > ?, 1))
+  AND (? IS NULL OR r.look = ?)
 
 -- name: refs_owned
 SELECT {ref} FROM refs r WHERE r.owner = ? ORDER BY r.ref & 2147483647

@@ -233,19 +233,25 @@ class SqlTx(SqlBlobTx, SqlMaintenanceTx):
     ) -> list[RefRow]:
         rank, ref = before or _FOREVER
         if label is not None:
-            rows = self._run(self._sql["refs_label"], (workspace, kind, rank, ref, label, look, look, limit))
+            rows = self._labelled(label, (workspace, kind, rank, ref), look, limit)
         elif look is not None:
             rows = self._run(self._sql["refs_look"], (workspace, kind, look, rank, ref, limit))
         else:
             rows = self._run(self._sql["refs_recent"], (workspace, kind, rank, ref, limit))
         return list(map(_as_ref, rows.fetchall()))
 
+    def _labelled(self, label: bytes, page: tuple[str, str, int, int], look: bytes | None, limit: int) -> Any:
+        """The rows of `refs_recent` with a label."""
+        return self._run(self._sql["refs_label"], (*page, label, look, look, limit))
+
     def refs_trashed(self, workspace: str, *, before: tuple[int, int] | None = None, limit: int) -> list[RefRow]:
         rows = self._run(self._sql["refs_trashed"], (workspace, *(before or _FOREVER), limit))
         return [RefRow._make(row) for row in rows]
 
     def count_refs(self, workspace: str, kind: str, *, look: bytes | None, label: bytes | None, now: int) -> int:
-        return int(self._one("count_refs", workspace, kind, now, now, look, look, label, label)[0])
+        values = (workspace, kind, now, now, look, look)
+        found = self._one("count_refs", *values) if label is None else self._one("count_label", label, *values)
+        return int(found[0])
 
     def refs_owned(self, ref: int) -> list[RefRow]:
         return self._rows(RefRow._make, "refs_owned", ref)

@@ -15,7 +15,7 @@ from contextlib import closing
 
 from clew.backends.process import forks
 from clew.backends.sqlite.connection import uri
-from clew.base.mounts import mount_of
+from clew.base.files import mount_of
 from clew.errors import ClewError, Invalid, ReadOnly, Unavailable
 
 PATIENCE = 5.0

@@ -14,6 +14,9 @@ from clew.errors import Conflict
 SQL = queries()
 ADD_NODE, EXTEND, DATA_VERSION = SQL["add_node"], SQL["extend"], "PRAGMA data_version"
 _HEAD_STATE, _ADVANCE = SQL["head_state"], SQL["advance"]
+_LABEL_COUNT, _REFS_LABEL_FEW = SQL["label_count"], SQL["refs_label_few"]
+FEW_REFS = 500
+"""A label of fewer refs is looked up and its refs are sorted. Others are found among the most recent refs."""
 _TAKEN = "a message with this id is already stored"
 _NODES_AT = SQL["nodes_at"].replace("(?)", "%s(?)")  # faster than IN, which sorts its values
 _RUNS_AT, _TREE_STATES, _VERSIONS = (
@@ -135,6 +138,11 @@ class SQLiteTx(SqlTx):
             rows = self._run(_KEYS_BESIDE % ("(?), " * (len(some) - 1)), values).fetchall()
             found.update((row[0], [key for key in row[1:] if key is not None]) for row in rows)
         return found
+
+    def _labelled(self, label: bytes, page: tuple[str, str, int, int], look: bytes | None, limit: int) -> Any:
+        if self._run(_LABEL_COUNT, (label, FEW_REFS)).fetchone()[0] < FEW_REFS:
+            return self._run(_REFS_LABEL_FEW, (label, *page, look, look, limit))
+        return super()._labelled(label, page, look, limit)
 
     def add_nodes(self, rows: Sequence[NodeRow]) -> None:
         if len(rows) != 1:

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, 
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
-from clew.chat.events import Event, Reply
+from clew.chat.protocols import Event, Reply
 
 if TYPE_CHECKING:
     from clew.snapshots import Snapshot

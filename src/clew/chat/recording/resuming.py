@@ -8,8 +8,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from clew.base.messages import ToolCall
-from clew.convert.core import Options, convert_read, read_all, tool_names
-from clew.convert.sessions import rename_tools
+from clew.convert.core import Options, convert_read, read_all, rename_tools, tool_names
 from clew.engine.node import Node
 from clew.errors import NotFound
 from clew.snapshots import ToolSnapshot, new_snapshot

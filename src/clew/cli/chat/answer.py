@@ -15,7 +15,7 @@ import msgspec
 
 from clew.base.messages import Text, Thinking, ToolCall, ToolResult
 from clew.base.visible import paragraphs, plain
-from clew.chat.events import Event, Reply
+from clew.chat.protocols import Event, Reply
 from clew.cli.chat.markdown_stream import Blocks
 from clew.cli.output.text import clip, is_terminal, strip_colours, width
 

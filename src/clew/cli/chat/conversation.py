@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import clew
-from clew.chat.events import Event
+from clew.chat.protocols import Event
 from clew.chat.recording import SavingMiddleware, resume
 from clew.cli.chat import models
 from clew.cli.chat.interrupts import Interrupts

@@ -8,7 +8,7 @@ import tempfile
 import click
 
 import clew
-from clew.base.mounts import mount_of
+from clew.base.files import mount_of
 
 _IN_MEMORY = ("tmpfs", "ramfs")
 

@@ -180,7 +180,7 @@ def _import_paths(paths: tuple[str, ...], asked: _Asked) -> int:
     """Imports what is at these paths; returns the exit code."""
     from clew.cli.importing.other_files import from_cpe_file
     from clew.cli.importing.report import import_files
-    from clew.sources.langgraph_server import is_url, without_password
+    from clew.sources.langgraph import is_url, without_password
 
     codes: list[int] = []
     found: list[Found] = []
@@ -211,7 +211,7 @@ def _watch(paths: tuple[str, ...], asked: _Asked) -> int:
     """Imports what is new at these paths, or in the histories on this machine, until Ctrl-C; returns the exit code."""
     from clew.cli.importing.found import this_home
     from clew.cli.importing.live import LiveImport
-    from clew.sources.langgraph_server import is_url
+    from clew.sources.langgraph import is_url
     from clew.sources.registry import places, sources
 
     if any(map(is_url, paths)):
@@ -232,7 +232,7 @@ def _watch(paths: tuple[str, ...], asked: _Asked) -> int:
 def _find(store: clew.Store, paths: list[str], asked: _Asked, roots: Sequence[str] = ()) -> list[Found]:
     from clew.sources.filtering import OfProject
     from clew.sources.history import ImportHistory
-    from clew.sources.langgraph_server import find_on_server, is_url
+    from clew.sources.langgraph import find_on_server, is_url
     from clew.sources.registry import find
 
     history = ImportHistory(store)

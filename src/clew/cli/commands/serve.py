@@ -15,7 +15,7 @@ from clew.cli.output.text import is_terminal, out, warn
 from clew.cli.setup.find import find
 from clew.cli.setup.installation import install_command
 from clew.cli.setup.open_store import open_for_reading, open_unasked, store_option
-from clew.web.address import PORT
+from clew.web import PORT
 
 if TYPE_CHECKING:
     from clew.keys import Key

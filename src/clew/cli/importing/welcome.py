@@ -16,7 +16,7 @@ from clew.cli.importing.found import CHOSEN, HISTORY, PAGE
 from clew.cli.importing.listing import show_looked_at
 from clew.cli.output.text import bold, dim, note, out
 from clew.cli.setup.installation import local_model, missing_sdks
-from clew.web.address import HOST, PORT
+from clew.web import HOST, PORT
 
 ABOUT = (
     "keeps your conversations with Claude Code, Codex, ChatGPT and other tools",

@@ -110,7 +110,7 @@ def find_trashed(store: clew.Store, typed: str) -> str:
     """The id of the session in the trash that has this message of CPE; anything else as it was typed."""
     if not _CPE_ID.fullmatch(typed):
         return typed
-    from clew.agents.cpe.names import imported_ids
+    from clew.agents.cpe.reader import imported_ids
 
     for session in imported_ids(store, trashed=True).get(typed, {}).values():
         return session.id
@@ -176,7 +176,7 @@ def _message_of_cpe(store: clew.Store, typed: str) -> clew.Node | None:
     """The imported message with this id in CPE. Ambiguous if two files had one."""
     if not _CPE_ID.fullmatch(typed):
         return None
-    from clew.agents.cpe.names import imported_ids
+    from clew.agents.cpe.reader import imported_ids
 
     meta = click.get_current_context().meta
     if _CPE_IDS not in meta:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 import clew
-from clew.base.files import exists
+from clew.base.files import exists, keep_from_sync, make_private_folder
 from clew.base.outside import open_regular
-from clew.base.places import keep_from_sync, make_private_folder
 from clew.base.visible import plain
 from clew.cli.output.text import warn
 from clew.cli.setup import key_sources, settings

@@ -1,4 +1,4 @@
-"""Anthropic's Messages API. The system prompt has a field of its own."""
+"""Anthropic's Messages API: requests, answers, and how they are sent. The system prompt has a field of its own."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import msgspec
 from clew.base.messages import Text, Thinking, ToolCall, ToolResult
 from clew.providers import wire
 from clew.providers.json_values import Json
+from clew.providers.transport import AsyncSDKTransport, AsyncTransport, Endpoint, SDKTransport, Transport, load_sdk
 
 MAX_TOKENS = 8192
 """Default maximum tokens of an answer: the API requires a number."""
@@ -217,3 +218,19 @@ def _answer(messages: list[bytes], used: Json | None, stop: str | None, model: s
 def wire_format(provider: str) -> wire.WireFormat:
     """The format of requests and answers."""
     return ClaudeWire()
+
+
+def connect(to: Endpoint) -> Transport:
+    """A transport to Claude."""
+    anthropic = load_sdk(to)
+    http = anthropic.DefaultHttpxClient(follow_redirects=False)
+    client = anthropic.Anthropic(http_client=http, **to.settings())
+    return SDKTransport(to, client, client.messages)
+
+
+def connect_async(to: Endpoint) -> AsyncTransport:
+    """`connect`, for async programs."""
+    anthropic = load_sdk(to)
+    http = anthropic.DefaultAsyncHttpxClient(follow_redirects=False)
+    client = anthropic.AsyncAnthropic(http_client=http, **to.settings())
+    return AsyncSDKTransport(to, client, client.messages)

@@ -1,1 +1,1 @@
-"""The messages of histories that clew only reads: one module for each format, with `blocks` and `role`."""
+"""The messages of histories that clew only reads: `<format>_blocks` and `<format>_role` for each."""

@@ -1,4 +1,7 @@
-"""OpenAI's chat completions, which many other servers support too. The system prompt is the first message."""
+"""OpenAI's chat completions, which many other servers support too: requests, answers, and how they are sent.
+
+The system prompt is the first message.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,14 @@ from clew.base.messages import Text, Thinking, ToolCall, ToolResult
 from clew.providers import wire
 from clew.providers.json_values import Json
 from clew.providers.registry import COMPATIBLE, OFFLINE
+from clew.providers.transport import (
+    AsyncSDKTransport,
+    AsyncTransport,
+    Endpoint,
+    SDKTransport,
+    Transport,
+    load_sdk,
+)
 
 _COUNTS = {
     "input": ["prompt_tokens"], "output": ["completion_tokens"],
@@ -232,3 +243,35 @@ def result_text(result: ToolResult) -> str:
 def wire_format(provider: str) -> wire.WireFormat:
     """The format of requests and answers."""
     return CompletionsWire(provider, accepts=[OFFLINE]) if provider == OFFLINE else CompletionsWire(provider)
+
+
+def connect(to: Endpoint) -> Transport:
+    """A transport for chat completions."""
+    client = open_client(to)
+    return SDKTransport(to, client, client.chat.completions)
+
+
+def connect_async(to: Endpoint) -> AsyncTransport:
+    """`connect`, for async programs."""
+    client = open_async_client(to)
+    return AsyncSDKTransport(to, client, client.chat.completions)
+
+
+def open_client(to: Endpoint) -> Any:
+    """A client of the SDK."""
+    openai = load_sdk(to)
+    http = openai.DefaultHttpxClient(follow_redirects=False)
+    return _without_organization(openai.OpenAI(http_client=http, **to.settings()))
+
+
+def open_async_client(to: Endpoint) -> Any:
+    """A client of the SDK for async programs."""
+    openai = load_sdk(to)
+    http = openai.DefaultAsyncHttpxClient(follow_redirects=False)
+    return _without_organization(openai.AsyncOpenAI(http_client=http, **to.settings()))
+
+
+def _without_organization(client: Any) -> Any:
+    """The SDK takes organization and project from the environment; other servers must not learn them."""
+    client.organization = client.project = None
+    return client

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -10,7 +11,17 @@ import msgspec
 from clew.base.messages import Text, Thinking, ToolCall, ToolResult
 from clew.providers import wire
 from clew.providers.json_values import Json
-from clew.providers.openai.requests import CompletionsWire, result_text
+from clew.providers.openai.requests import CompletionsWire, open_async_client, open_client, result_text
+from clew.providers.transport import (
+    AsyncSDKTransport,
+    AsyncTransport,
+    Endpoint,
+    SDKBase,
+    SDKTransport,
+    Transport,
+    check_event,
+    check_response,
+)
 
 _COUNTS = {
     "input": ["input_tokens"], "output": ["output_tokens"], "cached": ["input_tokens_details", "cached_tokens"],
@@ -150,3 +161,40 @@ def _answer(items: list[bytes], used: Json | None, stop: str | None, model: str 
 def wire_format(provider: str) -> wire.WireFormat:
     """The format of requests and answers."""
     return ResponsesWire()
+
+
+def connect(to: Endpoint) -> Transport:
+    """A transport for the Responses API."""
+    client = open_client(to)
+    return _ResponsesTransport(to, client, client.responses)
+
+
+def connect_async(to: Endpoint) -> AsyncTransport:
+    """`connect`, for async programs."""
+    client = open_async_client(to)
+    return _AsyncResponsesTransport(to, client, client.responses)
+
+
+class _ResponsesBase(SDKBase):
+    """The Responses API reports a failed model in a response with status 200: ProviderError."""
+
+    def check(self, body: Json, response: Any) -> bytes:
+        content = super().check(body, response)
+        if b'"failed"' in content:
+            with suppress(ValueError):  # not JSON: the wire format raises an error
+                found = wire.load(content)
+                check_response(self._to, body, found if isinstance(found, dict) else {})
+        return content
+
+    def check_event(self, body: Json, event: Any) -> Json:
+        found = super().check_event(body, event)
+        check_event(self._to, body, found)
+        return found
+
+
+class _ResponsesTransport(_ResponsesBase, SDKTransport):
+    pass
+
+
+class _AsyncResponsesTransport(_ResponsesBase, AsyncSDKTransport):
+    pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from math import log
 from typing import Any, NamedTuple
 
 from clew.backends.fts_tables import FtsTables, Mode, Part
@@ -56,7 +57,7 @@ class _Statement(NamedTuple):
 
 
 def matches(tables: FtsTables, query: Query) -> Iterator[IndexMatch]:
-    """The matches, best or newest first. Scores are by the word counts of each part."""
+    """The matches, best or newest first. Scores are by the word counts of the whole index."""
     parts = tables.indexed(query.mode)
     found = _newest(tables, query, parts) if query.newest else _best(tables, query, parts)
     for rows in found:
@@ -76,16 +77,59 @@ def _best(tables: FtsTables, query: Query, parts: list[Part]) -> Iterator[list[t
     """Pages of matches, best first. Each page asks all parts again, so there are few of them."""
     statement = _statement(query)
     sql = f"SELECT rowid, {statement.score} FROM {{0}} WHERE {statement.where} ORDER BY 2, 1 LIMIT ?+0"
+    weights: dict[Part, float] | None = None
     done, size = 0, query.limit
     while True:
-        rows: list[tuple[int, float]] = []
-        for part in parts:
-            rows += tables.conn.execute(sql.format(part.table), [*statement.values, size])
+        found = {
+            part: tables.conn.execute(sql.format(part.table), [*statement.values, size]).fetchall() for part in parts
+        }
+        if weights is None:
+            weights = _weights(tables, query, found)
+        rows = [(ord, score * weights.get(part, 1.0)) for part, some in found.items() for ord, score in some]
         rows = sorted(rows, key=lambda row: row[1])[:size]
         yield rows[done:]
         if len(rows) < size:
             return
         done, size = size, 3 * size
+
+
+def _weights(tables: FtsTables, query: Query, found: dict[Part, list[Any]]) -> dict[Part, float]:
+    """The factors that turn the scores of parts into those of one table with all messages.
+
+    FTS5 weighs a term by its rarity, and a message by its length, both compared with its table. So the words of a topic
+    that fills a part would count nothing there. The factor of a part is exact for one term in a message of its average
+    length. It is the same for all messages of the part, so longer pages continue shorter ones.
+    """
+    terms = _ranked(query)
+    if not terms or len(found) < 2:
+        return {}
+    # Without filters, a part without matches has none of a single term either.
+    counted = [part for part, rows in found.items() if rows or query.filters or len(query.terms) > 1]
+    sizes = {part: tables.size(part) for part in found}
+    messages, words = map(sum, zip(*sizes.values(), strict=True))
+    whole, own = 0.0, dict.fromkeys(counted, 0.0)
+    for term in terms:
+        counts = {part: tables.count(part, _match(query.mode, [term])) for part in counted}
+        whole += _rarity(messages, sum(counts.values()))
+        for part, count in counts.items():
+            own[part] += _rarity(sizes[part][0], count)
+    average = words / max(messages, 1)
+    return {
+        part: whole / weight * _shortness(sizes[part][1] / sizes[part][0] / average)
+        for part, weight in own.items()
+        if found[part]
+    }
+
+
+def _rarity(messages: int, matching: int) -> float:
+    """The weight of a term in FTS5's bm25."""
+    ratio = (messages - matching + 0.5) / (matching + 0.5)
+    return log(ratio) if ratio > 1 else 1e-6
+
+
+def _shortness(length: float) -> float:
+    """The factor of bm25 for a term that a message has once, by its length as a multiple of the average."""
+    return 2.2 / (1 + 1.2 * (0.25 + 0.75 * length))
 
 
 def _newest(tables: FtsTables, query: Query, parts: list[Part]) -> Iterator[list[tuple[int, float]]]:
@@ -105,7 +149,7 @@ def _statement(query: Query) -> _Statement:
     The substring index has no terms of one or two characters. LIKE finds these in the matches of the longer terms, or
     if there are none in all messages, newest first.
     """
-    long = [term for term in query.terms if query.mode == "words" or len(term.text) >= _SHORTEST_GRAM]
+    long = _ranked(query)
     where = ["{0} MATCH ?"] * bool(long)
     values: list[Any] = [_match(query.mode, long)] * bool(long)
     for term in query.terms:
@@ -117,6 +161,11 @@ def _statement(query: Query) -> _Statement:
         where.append(f"EXISTS (SELECT 1 FROM messages m WHERE {conditions})")
         values += [json.dumps(value) if name == "spans" else value for name, value in query.filters.items()]
     return _Statement("bm25({0})" if long else _NEWEST, " AND ".join(where), values)
+
+
+def _ranked(query: Query) -> list[Term]:
+    """The terms that the index has."""
+    return [term for term in query.terms if query.mode == "words" or len(term.text) >= _SHORTEST_GRAM]
 
 
 def _match(mode: Mode, terms: list[Term]) -> str:

@@ -45,31 +45,67 @@ _TERM = re.compile(r'"([^"]*)"?(\*?)|(\S+)')
 class Hit:
     """A message that matched."""
 
-    __slots__ = ("_marks", "_search", "node", "score", "snippet")
+    __slots__ = ("_excerpt", "_found", "_shown", "node", "score")
 
-    def __init__(self, search: Search, node: Node, snippet: str, marks: Marks, score: float) -> None:
-        self._search = search
+    def __init__(self, found: _Found, node: Node, excerpt: Callable[[], tuple[str, Marks]], score: float) -> None:
+        self._found = found
         self.node = node
-        if len(snippet) > LONGEST_SNIPPET:
-            snippet, marks = words.cut(snippet, marks, LONGEST_SNIPPET)
-        self.snippet = snippet
-        """The part of its text that matched."""
-        self._marks = marks
+        self._excerpt = excerpt
+        self._shown: tuple[str, Marks] | None = None
         self.score = score
         """Higher is better. Compare scores only within one search."""
+
+    def _show(self) -> tuple[str, Marks]:
+        """Snippet and marks, made when they are first read: for a page of hits they take half as long as the search."""
+        if self._shown is None:
+            snippet, marks = self._excerpt()
+            if len(snippet) > LONGEST_SNIPPET:
+                snippet, marks = words.cut(snippet, marks, LONGEST_SNIPPET)
+            self._shown = snippet, marks
+        return self._shown
+
+    @property
+    def snippet(self) -> str:
+        """The part of its text that matched."""
+        return self._show()[0]
 
     @property
     def marks(self) -> Marks:
         """The matches in the snippet, each as start and end."""
-        return self._marks
+        return self._show()[1]
 
     @property
     def session(self) -> Session | None:
-        """The most recently active session that contains it now; None if it belongs to no session."""
-        return self._search.session_of(self.node)
+        """The session in which it was written, or the oldest that still contains it; None if there is none."""
+        return next(iter(self.sessions), None)
+
+    @property
+    def sessions(self) -> list[Session]:
+        """All sessions that contain it, or did before a compaction, the oldest first; read once for all hits."""
+        return list(self._found.sessions(self.node))
 
     def __repr__(self) -> str:
         return f"<Hit {self.node!r} {self.score:.3g}>"
+
+
+class _Found:
+    """The messages that one search found."""
+
+    def __init__(self, search: Search) -> None:
+        self._search = search
+        self.nodes: list[Node] = []
+        self._sessions: dict[int, list[Session]] | None = None
+        """By position, once the sessions of one were read."""
+
+    def sessions(self, node: Node) -> list[Session]:
+        """The sessions that contain a message, oldest first."""
+        if self._sessions is None:
+            try:
+                read = self._search.holders_of(self.nodes)
+            except Corrupted:  # of another message perhaps
+                return self._search.holders_of([node])[0]
+            self._sessions = {node_row(one)[POS]: some for one, some in zip(self.nodes, read, strict=True)}
+        return self._sessions[node_row(node)[POS]]
 
 
 class Search:
@@ -187,11 +223,12 @@ class Search:
     def _hits(
         self, mode: Mode, terms: list[Term], limit: int, found: Iterator[IndexMatch], *, unsure: bool = False
     ) -> list[Hit]:
-        """The first `limit` matches whose messages still exist and are visible in this workspace, with snippets.
+        """The first `limit` matches whose messages still exist and are visible in this workspace.
 
         With `unsure`, leaves out messages that have the trigrams of a term, but apart from each other.
         """
         hits: list[Hit] = []
+        together = _Found(self)
         size = limit
         while len(hits) < limit and (page := list(islice(found, size))):
             for match, node in self._visible(page):
@@ -201,9 +238,12 @@ class Search:
                     continue
                 if unsure and not all(one.text.lower() in text.lower() for one in terms):
                     continue
-                shown = words.excerpt(text, terms, CONTEXT) if mode == "words" else _excerpt(text, terms)
-                hits.append(Hit(self, node, *shown, match.score))
+                excerpt = (
+                    partial(words.excerpt, text, terms, CONTEXT) if mode == "words" else partial(_excerpt, text, terms)
+                )
+                hits.append(Hit(together, node, excerpt, match.score))
             size *= 2  # many matches may be invisible
+        together.nodes = [hit.node for hit in hits[:limit]]
         return hits[:limit]
 
     def _spans(self, session: Session | str) -> list[tuple[int, int]]:
@@ -241,7 +281,13 @@ class Search:
 
     def session_of(self, node: Node) -> Session | None:
         """The most recently active session that contains a message, or contained it before a compaction."""
-        return self.sessions_of([node])[0]
+        pos = node_row(node)[POS]
+
+        def work(tx: Tx) -> RefRow | None:
+            return next((ref for ref, shown in self._holders(tx, run_info(node).tree) if _has(shown(), pos)), None)
+
+        found = self._engine.read(work)
+        return None if found is None else Session(self._parts, found)
 
     def session_with(self, node: Node) -> Session | None:
         """`session_of`; for a message that only branches contain, the session of one of them."""
@@ -257,16 +303,16 @@ class Search:
             return Session(self._parts, ref)
         return found
 
-    def sessions_of(self, nodes: Sequence[Node]) -> list[Session | None]:
-        """`session_of` for each, reading the sessions of each tree once."""
+    def holders_of(self, nodes: Sequence[Node]) -> list[list[Session]]:
+        """The sessions that contain each message, or did before a compaction, oldest first; reads each tree once."""
         wanted = [(run_info(node).tree, node_row(node)[POS]) for node in nodes]
 
-        def work(tx: Tx) -> list[RefRow | None]:
-            trees = {tree: self._holders(tx, tree) for tree, _ in wanted}
-            return [next((ref for ref, shown in trees[tree] if _has(shown(), pos)), None) for tree, pos in wanted]
+        def work(tx: Tx) -> list[list[RefRow]]:
+            trees = {tree: sorted(self._holders(tx, tree), key=lambda held: held[0].ref) for tree, _ in wanted}
+            return [[ref for ref, shown in trees[tree] if _has(shown(), pos)] for tree, pos in wanted]
 
         found = self._engine.read(work) if wanted else []
-        return [None if ref is None else Session(self._parts, ref) for ref in found]
+        return [[Session(self._parts, ref) for ref in refs] for refs in found]
 
     def _holders(
         self, tx: Tx, tree: int, kinds: Container[str] = (SESSION, SUBAGENT)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from clew.testing.backend.appending import Appending
-from clew.testing.backend.attachments import Beside
-from clew.testing.backend.deleting import Deleting
-from clew.testing.backend.durability import Lasting
-from clew.testing.backend.forks import Moving
+from clew.testing.backend.appending import Appending, Lasting
+from clew.testing.backend.deleting import Beside, Deleting
 from clew.testing.backend.reading import Reading
-from clew.testing.backend.tree import Tree
+from clew.testing.backend.tree import Moving, Tree
 from clew.testing.backend.watch import Watching
 
 __all__ = ["BackendConformance"]

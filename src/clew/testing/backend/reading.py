@@ -8,8 +8,7 @@ from clew.base.messages import AnyMessage, Media, ToolCall, Usage, assistant, na
 from clew.engine.node import Counters
 from clew.errors import Ambiguous, Invalid, NotFound
 from clew.store.session import delete_session
-from clew.testing.contract import Contract, OpenStore, an_id, raises, titles
-from clew.testing.control import FakeClock
+from clew.testing.contract import Contract, FakeClock, OpenStore, an_id, raises, titles
 
 
 class Reading(Contract):

@@ -24,7 +24,7 @@ path                               protocol
 =================================  ===========================================================
 """
 
-from clew.testing.providers.scripted import Fail, Redirect, Say, Send, ToolUse
+from clew.testing.providers.protocols import Fail, Redirect, Say, Send, ToolUse
 from clew.testing.providers.server import ProviderServer, Request, self_signed
 
 __all__ = ["Fail", "ProviderServer", "Redirect", "Request", "Say", "Send", "ToolUse", "self_signed"]

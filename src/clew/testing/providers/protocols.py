@@ -1,16 +1,173 @@
-"""Answers in each provider's protocol: as one body, and as the events of a stream."""
+"""The queued responses, in each provider's protocol: as one body and as events; and requests that providers refuse."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from itertools import groupby
 from typing import Any, NamedTuple
 
-from clew.testing.providers import rules
-from clew.testing.providers.scripted import Fail, Say, ToolUse
-
 Json = dict[str, Any]
+
+
+class ToolUse(NamedTuple):
+    """A tool call of the model."""
+
+    name: str
+    arguments: Mapping[str, Any] = {}
+    id: str = ""
+    """If empty, the server creates one; in Gemini's protocol it sends none."""
+    written: str | None = None
+    """Text to send instead of the JSON of `arguments`, for example malformed JSON."""
+
+
+class Say(NamedTuple):
+    """An answer: thinking, text and tool calls, in this order."""
+
+    text: str = ""
+    thinking: str = ""
+    calls: tuple[ToolUse, ...] = ()
+    tokens: tuple[int, int] | None = (10, 5)
+    """Input and output tokens; None to omit them."""
+    stop: str | None = None
+    """The provider's stop reason; None for the usual one."""
+    cut: int | None = None
+    """Cuts the connection after this many events of a stream; None sends all."""
+    ends: int | None = None
+    """Ends the stream normally after this many events; None sends all."""
+    stalls: int | None = None
+    """Sends nothing after this many events, until the server stops; None sends all."""
+
+
+class Fail(NamedTuple):
+    """An error."""
+
+    status: int
+    message: str = "it was told to fail"
+    retry_after: float | None = None
+    kind: str = "api_error"
+
+
+class Send(NamedTuple):
+    """A raw body: a whole response, or the text of a stream."""
+
+    body: bytes
+    content_type: str = "application/json"
+
+
+class Redirect(NamedTuple):
+    """A redirect to another address."""
+
+    location: str
+    status: int = 307
+
+
+QueuedResponse = Say | Fail | Send | Redirect
+
+
+def words(content: Any) -> str:
+    """The text of a message's content in any form."""
+    if isinstance(content, str):
+        return content
+    return " ".join(part["text"] for part in content or () if isinstance(part.get("text"), str))
+
+
+def refuse_anthropic(asked: Json) -> str | None:
+    """The first error in a request to Anthropic's Messages API."""
+    if not isinstance(asked.get("max_tokens"), int):
+        return "max_tokens: Field required"
+    messages = asked.get("messages")
+    if not messages:
+        return "messages: at least one message is required"
+    if messages[0]["role"] != "user":
+        return "messages: first message must use the user role"
+    for at, message in enumerate(messages):
+        if set(message) != {"role", "content"}:
+            return f"messages.{at}: Extra inputs are not permitted"
+        if message["role"] not in ("user", "assistant", "system"):
+            return f"messages.{at}: role must be user, assistant or system"
+        blocks = message["content"] if isinstance(message["content"], list) else []
+        if not message["content"]:
+            return f"messages.{at}: content must not be empty"
+        if any(block["type"] == "thinking" and not block.get("signature") for block in blocks):
+            return f"messages.{at}: thinking.signature: Field required"
+        if any(block["type"].startswith("tool_") for block in blocks) and not asked.get("tools"):
+            return "Requests which include tool_use or tool_result blocks must define tools"
+    open_calls: list[str] = []
+    for role, turn in groupby(messages, key=lambda message: message["role"]):  # the API unites them
+        blocks = [block for message in turn for block in _blocks(message["content"])]
+        results = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
+        first = [block["type"] for block in blocks[: len(results)]]
+        if sorted(open_calls) != sorted(results) or set(first) - {"tool_result"}:
+            return f"{role}: tool_use ids were found without tool_result blocks immediately after"
+        open_calls = [block["id"] for block in blocks if block["type"] == "tool_use"]
+    return "tool_use ids were found without tool_result blocks" if open_calls else None
+
+
+def _blocks(content: Any) -> list[Json]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def refuse_completions(asked: Json) -> str | None:
+    """The first error in a request for OpenAI's chat completions."""
+    if not asked.get("messages"):
+        return "messages is required"
+    open_calls: list[str] = []
+    for at, message in enumerate(asked["messages"]):
+        if message.get("role") not in ("system", "developer", "user", "assistant", "tool"):
+            return f"messages[{at}].role is unknown"
+        if message["role"] == "tool":
+            if message.get("tool_call_id") not in open_calls:
+                return f"messages[{at}]: a tool message must follow the message with its tool_calls"
+            open_calls.remove(message["tool_call_id"])
+        elif open_calls:
+            return f"messages[{at}]: tool_calls must be followed by tool messages"
+        elif not message.get("content") and not message.get("tool_calls"):
+            return f"messages[{at}].content is required"
+        open_calls += [call["id"] for call in message.get("tool_calls") or ()]
+    return "tool_calls must be followed by tool messages" if open_calls else None
+
+
+def refuse_responses(asked: Json) -> str | None:
+    """The first error in a request to OpenAI's Responses API."""
+    if not asked.get("input"):
+        return "input is required"
+    calls: set[str] = set()
+    answered: set[str] = set()
+    for at, item in enumerate(asked["input"]):
+        kind = item.get("type", "message")
+        if kind == "function_call":
+            calls.add(item["call_id"])
+        elif kind == "function_call_output":
+            answered.add(item["call_id"])
+        elif kind == "message" and item.get("role") not in ("system", "developer", "user", "assistant"):
+            return f"input[{at}].role is unknown"
+        elif kind == "reasoning" and asked.get("store") is False and not item.get("encrypted_content"):
+            return f"Item with id '{item.get('id')}' not found"
+    return None if calls == answered else "No tool output found for function call"
+
+
+def refuse_gemini(asked: Json) -> str | None:
+    """The first error in a request for Gemini's generateContent."""
+    contents = asked.get("contents")
+    if not contents:
+        return "contents is not specified"
+    calls = 0
+    for content in contents:
+        if content.get("role") not in ("user", "model"):
+            return "Please use a valid role: user, model."
+        if not content.get("parts"):
+            return "contents.parts must not be empty"
+        if any("functionCall" in part for part in content["parts"]) and not asked.get("tools"):
+            return "Function calls need their declarations"
+        answers = sum("functionResponse" in part for part in content["parts"])
+        if answers != calls:
+            return "the number of function response parts must equal the number of function call parts"
+        calls = sum("functionCall" in part for part in content["parts"])
+    return "a function call needs its response" if calls else None
+
+
 Events = list[tuple[str, Json]]
 """The name of an event, empty if it has none, and its data."""
 
@@ -267,18 +424,18 @@ def _gemini_error(fail: Fail) -> Json:
 
 
 ANTHROPIC = Wire(
-    _anthropic, _anthropic_events, _anthropic_error, rules.anthropic,
-    lambda asked: rules.words(asked["messages"][-1].get("content")), ("x-api-key", "authorization"),
+    _anthropic, _anthropic_events, _anthropic_error, refuse_anthropic,
+    lambda asked: words(asked["messages"][-1].get("content")), ("x-api-key", "authorization"),
 )  # fmt: skip
 COMPLETIONS = Wire(
-    _completion, _completion_events, _openai_error, rules.completions,
-    lambda asked: rules.words(asked["messages"][-1].get("content")), ("authorization",), ends_with_done=True,
+    _completion, _completion_events, _openai_error, refuse_completions,
+    lambda asked: words(asked["messages"][-1].get("content")), ("authorization",), ends_with_done=True,
 )  # fmt: skip
 RESPONSES = Wire(
-    _response, _response_events, _openai_error, rules.responses,
-    lambda asked: rules.words(asked["input"][-1].get("content")), ("authorization",),
+    _response, _response_events, _openai_error, refuse_responses,
+    lambda asked: words(asked["input"][-1].get("content")), ("authorization",),
 )  # fmt: skip
 GEMINI = Wire(
-    _gemini, _gemini_events, _gemini_error, rules.gemini,
-    lambda asked: rules.words(asked["contents"][-1].get("parts")), ("x-goog-api-key",),
+    _gemini, _gemini_events, _gemini_error, refuse_gemini,
+    lambda asked: words(asked["contents"][-1].get("parts")), ("x-goog-api-key",),
 )  # fmt: skip

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
-from clew.testing.providers.protocols import Events, Wire, find
-from clew.testing.providers.scripted import Fail, QueuedResponse, Redirect, Say, Send, ToolUse
+from clew.testing.providers.protocols import Events, Fail, QueuedResponse, Redirect, Say, Send, ToolUse, Wire, find
 
 Json = dict[str, Any]
 

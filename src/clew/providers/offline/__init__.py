@@ -1,1 +1,0 @@
-"""A provider that needs no network and no key: it echoes its input."""
