@@ -57,6 +57,7 @@ tests/reliability/test_purged.py::test_a_reader_is_in_the_way_until_the_close[[]
 tests/snapshots/test_autosave.py::test_a_killed_program[[]files]
 tests/crash/test_power.py::test_relaxed_durability_is_seen_to_lose
 tests/sources/test_import_pairs.py::test_with_attachments_in_a_bucket
+tests/sources/test_usage.py::test_made_transcripts[[]200]
 tests/aio/test_aio.py::test_the_async_face_is_current
 tests/agents/cpe/test_writer.py::test_there_and_back
 tests/cli/test_watch.py::test_a_sealed_store

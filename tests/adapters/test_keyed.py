@@ -10,8 +10,7 @@ from contextlib import closing
 import pytest
 
 import clew
-from clew.adapters.keyed import Keyed
-from clew.adapters.versions import check_version
+from clew.adapters.keyed import Keyed, check_version
 from clew.sources.writing import session_id
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,14 @@ def lines(path: Path) -> list[Any]:
     raw = path.read_bytes()
     assert raw == b"" or raw.endswith(b"\n")
     return [json.loads(line) for line in raw.split(b"\n")[:-1]]
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Waits until something is so."""
+    end = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 @pytest.fixture

@@ -145,7 +145,7 @@ def test_a_cleanup_does_not_need_the_mirror(path: Path, root: Path, tmp_path: Pa
         sessions = [talks.create(cwd="/src") for _ in range(2)]
         sessions[0].append_and_save(clew.user(WORD))
         clock.advance(timedelta(days=3))
-        mirror.updates.wait()  # its thread makes a folder that is away again
+        mirror.flush()  # its thread makes a folder that is away again
         root.rename(tmp_path / "away")
         cleaned = talks.cleanup(older_than=timedelta(days=1))
         assert len(cleaned.deleted) == 2

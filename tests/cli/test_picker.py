@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input, OptionList, Static
 
 import clew
-from clew.cli.output.origin import own_command
+from clew.cli.output.text import own_command
 from clew.cli.picker.app import Picker, PickerResult
 from clew.cli.picker.catalog import SHOWN, Catalog, repository
 from clew.cli.picker.command import resume_command

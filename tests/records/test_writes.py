@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 import clew
 from clew.errors import Conflict, ShutdownIncomplete, StorageFull, Unavailable
 from clew.records import CircuitOpen, Pending, RecordService, events
-from clew.records.background import Background
 from clew.records.breaker import Breaker
 from clew.records.latency import Latency
 from clew.records.repository import Repository
@@ -186,105 +184,6 @@ def test_c30_what_is_read_back_is_part_of_a_write(sealed: Store, monkeypatch: py
 
 
 # -- in the background
-
-
-def test_jobs_run_in_order_and_are_finished() -> None:
-    """Jobs run one after the other on another thread; stopping waits for them, and what they raised is kept."""
-    done: list[int] = []
-    background = Background(lambda: True, 60)
-    background.add(lambda: time.sleep(0.05))
-    for n in range(3):
-        background.add(lambda n=n: done.append(n))  # type: ignore[misc]
-    background.add(lambda: 1 / 0)
-    assert background.stop(5) == 0
-    assert done == [0, 1, 2]
-    assert [type(one) for one in background.failures] == [ZeroDivisionError]
-    assert background.stop(5) == 0
-
-
-def test_jobs_that_take_too_long_are_counted() -> None:
-    """Stopping does not wait for ever: it returns the number of unfinished jobs, and starts no waiting ones."""
-    go_on, begun = threading.Event(), list[int]()
-    background = Background(lambda: True, 60)
-
-    def slow() -> None:
-        begun.append(1)
-        go_on.wait(5)
-
-    background.add(slow)
-    background.add(lambda: begun.append(2))
-    while not begun:
-        time.sleep(0.01)
-    assert background.stop(0.05) == 2
-    go_on.set()
-    time.sleep(0.05)
-    assert begun == [1]
-
-
-def test_ticks_until_there_is_nothing_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tick is repeated until it says that it is done, then the thread ends; a later job begins another."""
-    from clew.records import background as module
-
-    monkeypatch.setattr(module, "IDLE", 0.02)
-    left = [False, False, True]
-    ended = threading.Event()
-
-    def tick() -> bool:
-        done = left.pop(0)
-        if done:
-            ended.set()
-        return done
-
-    background = Background(tick, 0.01)
-    background.keep_ticking()
-    assert ended.wait(5)
-    for _ in range(200):
-        if background._thread is None:
-            break
-        time.sleep(0.01)
-    assert background._thread is None
-    assert left == []
-    again = threading.Event()
-    background.add(again.set)
-    assert again.wait(5)
-    background.stop(1)
-
-
-def test_whoever_asks_for_ticks_during_one_gets_another() -> None:
-    """A write that starts to wait while the last waiting one is stored is retried, too."""
-    again = threading.Event()
-    ticks: list[int] = []
-
-    def tick() -> bool:
-        ticks.append(1)
-        if len(ticks) == 1:
-            background.keep_ticking()
-        else:
-            again.set()
-        return True
-
-    background = Background(tick, 0.01)
-    background.keep_ticking()
-    assert again.wait(5)
-    background.stop(1)
-
-
-def test_a_tick_that_fails_is_not_the_last() -> None:
-    """After an error the next tick may succeed; `stop` reports the error."""
-    again = threading.Event()
-    outcomes = iter([ZeroDivisionError, None])
-
-    def tick() -> bool:
-        if error := next(outcomes):
-            raise error
-        again.set()
-        return True
-
-    background = Background(tick, 0.01)
-    background.keep_ticking()
-    assert again.wait(5)
-    background.stop(1)
-    assert [type(error) for error in background.failures] == [ZeroDivisionError]
 
 
 def test_c28_dispose_does_not_wait_for_another_program(sealed: Store, path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 import clew
 from clew import retention
 from clew.retention import Due, Policy, SweepReport
-from clew.retention.evaluate import doubts
+from clew.retention.policy import doubts
 from clew.store.store import Store
 from clew.testing import FakeClock
 from tests.reliability.tools import need, output, python

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -530,27 +531,20 @@ def test_a_receipt_does_not_grow_with_the_square(path: Path, clock: FakeClock) -
 # -- sweepers
 
 
-class Waiter:
-    """Waits as a sweeper should, but as long as the test wants: each `tick` lets one sweep more happen."""
+def again(sweeper: Sweeper) -> None:
+    """Lets the sweeper sweep once more, as if its interval had passed, and waits for that."""
+    sweeper.sweep_now()
+    settled(sweeper)
 
-    def __init__(self) -> None:
-        self.seconds: list[float] = []
-        self._ready = threading.Semaphore(0)
-        self._waiting = threading.Semaphore(0)
 
-    def __call__(self, wake: threading.Event, seconds: float) -> None:
-        self.seconds.append(seconds)
-        self._waiting.release()
-        while not wake.is_set() and not self._ready.acquire(timeout=0.01):
-            pass
+def sweepers() -> list[threading.Thread]:
+    """The threads of all sweepers."""
+    return [thread for thread in threading.enumerate() if thread.name == "clew-sweeper"]
 
-    def settled(self) -> None:
-        """Returns once the sweeper waits."""
-        assert self._waiting.acquire(timeout=30)
 
-    def tick(self) -> None:
-        self._ready.release()
-        self.settled()
+def settled(sweeper: Sweeper) -> None:
+    """Returns once the sweeper waits for its next sweep."""
+    assert sweeper._worker.flush(30)
 
 
 @pytest.mark.checklist("C25")
@@ -561,21 +555,21 @@ def test_a_sweeper_sweeps_at_the_start_and_then_again(path: Path, clock: FakeClo
         clock.advance(40 * DAY)
         second.append(clew.user("busy"))
         told: list[tuple[str, ...]] = []
-        wait = Waiter()
         retention.set_policy(store, Policy())
-        sweeper = Sweeper(store, on_swept=lambda swept: told.append(swept.sessions), wait=wait)
+        sweeper = Sweeper(store, on_swept=lambda swept: told.append(swept.sessions))
         with sweeper:
             assert sweeper.start() is sweeper
-            wait.settled()
+            settled(sweeper)
             assert told == [(first.id,)]
+            (due,) = sweeper._worker._jobs.values()
+            assert 6 * 3600 - 60 < due - time.monotonic() <= 6 * 3600
             clock.advance(31 * DAY)
-            wait.tick()
+            again(sweeper)
         assert told == [(first.id,), (second.id,)]
-        assert wait.seconds == [6 * 3600.0] * 2
         sweeper.stop()
         sweeper.start()
         assert len(told) == 2
-        assert not [thread for thread in threading.enumerate() if thread.name == "clew-sweeper"]
+        assert not sweepers()
 
 
 def test_a_sweeper_that_waits_is_stopped_at_once(path: Path) -> None:
@@ -601,10 +595,9 @@ def test_a_sweeper_may_be_stopped_by_what_it_tells(path: Path) -> None:
         retention.set_policy(store, Policy())
         sweeper = Sweeper(store, on_swept=enough)
         sweeper.start()
-        thread = sweeper._thread
-        assert thread is not None
-        thread.join(30)
-        assert not thread.is_alive()
+        for thread in sweepers():
+            thread.join(30)
+        assert not sweepers()
         assert len(told) == 1
 
 
@@ -614,13 +607,11 @@ def test_a_shorter_policy_is_swept_by_at_once(path: Path, clock: FakeClock) -> N
         session = talk(store, "a")
         clock.advance(8 * DAY)
         told: list[tuple[str, ...]] = []
-        wait = Waiter()
         retention.set_policy(store, Policy())
-        with Sweeper(store, on_swept=lambda swept: told.append(swept.sessions), wait=wait) as sweeper:
-            wait.settled()
+        with Sweeper(store, on_swept=lambda swept: told.append(swept.sessions)) as sweeper:
+            settled(sweeper)
             retention.set_policy(store, Policy(7))
-            sweeper.sweep_now()
-            wait.settled()
+            again(sweeper)
             assert told == [(), (session.id,)]
 
 
@@ -635,26 +626,24 @@ def test_errors_are_told_and_do_not_end_a_sweeper(path: Path, clock: FakeClock) 
         errors.append(error)
         raise RuntimeError("not even this")
 
-    wait = Waiter()
     boom = ZeroDivisionError("told badly")
 
     def swept(_: object) -> None:
         raise boom
 
-    sweeper = Sweeper(store, on_error=told, on_swept=swept, open_sessions=lambda: opened, wait=wait).start()
-    wait.settled()
+    sweeper = Sweeper(store, on_error=told, on_swept=swept, open_sessions=lambda: opened).start()
+    settled(sweeper)
     assert isinstance(errors.pop(), clew.Invalid)
     clock.advance(4000 * DAY)
     retention.set_policy(store, Policy())
-    wait.tick()
+    again(sweeper)
     assert errors.pop() is boom  # it is open, so nothing was in doubt
     opened.clear()
-    wait.tick()
+    again(sweeper)
     assert isinstance(errors.pop(), clew.SweepRefused)
     assert store.sessions.list().items == [session]
     store.close()
-    assert sweeper._thread is not None
-    assert not sweeper._thread.is_alive()
+    assert not sweepers()
     assert errors == []
 
 
@@ -662,17 +651,15 @@ def test_without_listeners_a_sweeper_logs(path: Path, clock: FakeClock, caplog: 
     """What went is logged as a count, what went wrong as its message; a sweep that found nothing says nothing."""
     with clew.open(path, clock=clock) as store:
         talk(store, "secret words")
-        wait = Waiter()
         retention.set_policy(store, Policy())
-        with caplog.at_level(logging.INFO, "clew.retention"), Sweeper(store, wait=wait) as sweeper:
-            wait.settled()
+        with caplog.at_level(logging.INFO, "clew.retention"), Sweeper(store) as sweeper:
+            settled(sweeper)
             assert caplog.messages == []
             clock.advance(40 * DAY)
-            wait.tick()
+            again(sweeper)
             assert caplog.messages == ["sweep: 1 of 1 sessions purged, 0 failed"]
             sweeper._open = lambda: [5]  # type: ignore[list-item]
-            sweeper.sweep_now()
-            wait.settled()
+            again(sweeper)
             assert caplog.messages[1].startswith("sweep: ")
             assert "secret" not in caplog.text
 
@@ -710,7 +697,7 @@ def test_a_sweeper_needs_an_interval(store: Store, every: Any) -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 async def test_the_async_face(path: Path, clock: FakeClock) -> None:
-    """Preview, sweep and policy are awaited; a sweeper is a task that sweeps at once, again, when changed, and ends."""
+    """Preview, sweep and policy are awaited; a sweeper sweeps at once, again when asked, and ends with its block."""
     async with clew.aio.open(path, clock=clock) as store:
         session = await store.sessions.create()
         await session.retain(days=60)
@@ -723,43 +710,37 @@ async def test_the_async_face(path: Path, clock: FakeClock) -> None:
         assert (await clew.aio.retention.sweep(store, open_sessions=[other])).sessions == ()
         told: list[tuple[str, ...]] = []
         errors: list[Exception] = []
-        waits: list[float] = []
-        resting = [anyio.Event() for _ in range(4)]
-        go_on = anyio.Event()
+        loop = threading.get_ident()
+        changed = anyio.Event()
 
-        async def wait(wake: anyio.Event, seconds: float) -> None:
-            waits.append(seconds)
-            resting[len(waits) - 1].set()
-            if len(waits) == 1:
-                await go_on.wait()
-            else:
-                await wake.wait()
+        def swept(report: SweepReport) -> None:
+            assert threading.get_ident() == loop
+            told.append(report.sessions)
+            changed.set()
 
-        async with clew.aio.Sweeper(
-            store, on_swept=lambda swept: told.append(swept.sessions), on_error=errors.append,
-            open_sessions=lambda: [session], wait=wait,
-        ) as sweeper:  # fmt: skip
-            await resting[0].wait()
-            assert told == [(other.id,)]
-            clock.advance(30 * DAY)
-            go_on.set()
-            await resting[1].wait()
-            assert told[1:] == [()]  # it is open
-            sweeper._open = lambda: ()
-            sweeper.sweep_now()
-            await resting[2].wait()
-            assert told[2:] == [(session.id,)]
-            sweeper._open = lambda: [5]  # type: ignore[list-item]
-            sweeper.sweep_now()
-            await resting[3].wait()
-            assert isinstance(errors.pop(), clew.Invalid)
-        assert waits == [6 * 3600.0] * 4
-        sweeper.stop()
-        clew.aio.Sweeper(store).stop()
-    await sweeper.run()
-    closed = clew.aio.Sweeper(store, on_error=errors.append)
-    await closed.run()
-    assert isinstance(errors.pop(), clew.Closed)
+        def failed(error: Exception) -> None:
+            errors.append(error)
+            changed.set()
+
+        opened: list[Any] = [session]
+        with anyio.fail_after(60):
+            async with clew.aio.Sweeper(
+                store, on_swept=swept, on_error=failed, open_sessions=lambda: opened
+            ) as sweeper:
+                await changed.wait()
+                assert told == [(other.id,)]
+                clock.advance(30 * DAY)
+                opened.clear()
+                changed = anyio.Event()
+                sweeper.sweep_now()
+                await changed.wait()
+                assert told[1:] == [(session.id,)]
+                opened.append(5)
+                changed = anyio.Event()
+                sweeper.sweep_now()
+                await changed.wait()
+                assert isinstance(errors.pop(), clew.Invalid)
+        assert not sweepers()
 
 
 @pytest.mark.anyio

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import pytest
 import clew
 from clew.sources import find, run
 from clew.store.stats import stats
+from clew.store.usage import Spent, conversation_usage
+from tests.sources.made_usage import LANES, Made
 from tests.sources.samples import APPS, SAMPLES, Sample
 from tests.sources.samples.recorded import RECORDED
 
@@ -89,3 +92,47 @@ def test_the_sums_are_those_of_the_files(name: str) -> None:
                 before = found.get(key, [0, 0])
                 found[key] = [max(before[at], usage.get(names[at]) or 0) for at in range(2)]
     assert tuple(map(sum, zip(*found.values(), strict=True))) == COUNTED[name]
+
+
+def counted(spent: Spent) -> Counter[str]:
+    return Counter({**dict(zip(LANES, spent.lanes, strict=True)), "answers": spent.answers})
+
+
+@pytest.mark.parametrize("transcripts", [24, 200])
+def test_made_transcripts(transcripts: int, tmp_path: Path) -> None:
+    """Answers split over lines, repeated, forked, resumed, retried, and of subagents: every lane, to the token.
+
+    In total, by day, model and project, and for subagents, the sums are those that the generator counted.
+    """
+    made = Made(tmp_path / ".claude", transcripts)
+    with clew.open(tmp_path / "a.db") as store:
+        list(run(store, find([str(made.folder)])))
+        found = stats(store)
+        total = Counter[str]()
+        for group, spent in found.usage.items():
+            one = counted(spent)
+            total.update(one)
+            for name, table in made.by.items():
+                table[getattr(group, name)].subtract(one)
+            if group.subagent:
+                made.subagents.subtract(one)
+        assert total == made.total
+        assert not any(any(rest.values()) for table in made.by.values() for rest in table.values())
+        assert not any(made.subagents.values())
+        assert found.total.tokens_in == sum(made.total[lane] for lane in ("input", "cached", "cache_write"))
+        assert found.by_model["house-model"].cost_unknown == found.total.cost_unknown > 0
+
+
+def test_a_conversation_with_subagents(tmp_path: Path) -> None:
+    """Each subagent has a line of its own, and the total of the conversation has them all, each answer once."""
+    made = Made(tmp_path / ".claude", 6)
+    with clew.open(tmp_path / "a.db") as store:
+        list(run(store, find([str(made.folder)])))
+        (session,) = (one for one in store.sessions.list().items if one.subagents())
+        found = conversation_usage(store, session)
+        assert list(found.subagents) == [one.id for one in session.subagents()]
+        parts = [found.own, *found.subagents.values()]
+        assert sum(map(counted, parts), Counter()) == counted(found.total)
+        assert sum(map(counted, found.subagents.values()), Counter()) == +made.subagents
+        assert sum(map(counted, found.models.values()), Counter()) == counted(found.total)
+        assert found.priced_on is not None

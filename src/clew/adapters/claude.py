@@ -22,10 +22,9 @@ from claude_agent_sdk.types import (
     SessionSummaryEntry,
 )
 
-from clew.adapters.keyed import Adapter, Keyed, Target
+from clew.adapters.keyed import Adapter, Keyed, Target, check_version
 from clew.adapters.threads import in_thread
 from clew.adapters.transcripts import MirroredTranscript
-from clew.adapters.versions import check_version
 from clew.engine.session_data import SOURCE, SessionData, label_set
 from clew.errors import Conflict, Unavailable
 from clew.sources.claude_code import NAME

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from clew.adapters.natives import native_message
+from clew.adapters.keyed import native_message
 from clew.base.messages import Native
 from clew.engine.node import Node
 from clew.store.session import Session

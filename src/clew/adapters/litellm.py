@@ -16,9 +16,8 @@ import msgspec
 from litellm.integrations.custom_logger import CustomLogger
 
 from clew.adapters.assembling import ModelCall
-from clew.adapters.keyed import Target
+from clew.adapters.keyed import Target, check_version
 from clew.adapters.recorder import CallRecorder, Recording
-from clew.adapters.versions import check_version
 from clew.base.messages import Native
 from clew.sources.values import tokens
 

@@ -14,10 +14,8 @@ from agents.items import TResponseInputItem
 from agents.memory import SessionSettings
 from agents.memory.session_settings import coerce_session_settings
 
-from clew.adapters.keyed import Adapter, Keyed, Target, unchanged
-from clew.adapters.natives import native_message
+from clew.adapters.keyed import Adapter, Keyed, Target, check_version, native_message, unchanged
 from clew.adapters.threads import in_thread
-from clew.adapters.versions import check_version
 from clew.base.messages import Message, Native
 from clew.engine.node import Node
 from clew.errors import NotFound

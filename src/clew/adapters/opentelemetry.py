@@ -19,9 +19,8 @@ from opentelemetry.context import get_current, get_value
 
 from clew import keys
 from clew.adapters.assembling import ModelCall
-from clew.adapters.keyed import Target
+from clew.adapters.keyed import Target, check_version
 from clew.adapters.recorder import CallRecorder, Recording
-from clew.adapters.versions import check_version
 from clew.base.messages import Native
 from clew.errors import Invalid
 from clew.sources.otel import NAME

@@ -19,10 +19,8 @@ from pydantic_ai.conversation_store import (
 )
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
-from clew.adapters.keyed import Adapter, Keyed, Target, unchanged
-from clew.adapters.natives import native_message
+from clew.adapters.keyed import Adapter, Keyed, Target, check_version, native_message, unchanged
 from clew.adapters.threads import in_thread
-from clew.adapters.versions import check_version
 from clew.base import ids
 from clew.base.messages import Native
 from clew.engine.node import Node

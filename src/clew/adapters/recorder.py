@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
 import threading
-import weakref
-from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from clew.adapters.assembling import Assembler, ModelCall
 from clew.adapters.keyed import Keyed, Target
+from clew.base.worker import Worker
 from clew.store.store import Store
 
 LIMIT = 1000
@@ -30,16 +29,12 @@ class CallRecorder:
 
     def __init__(self, target: Target, tool: str, options: dict[str, Any]) -> None:
         self._target, self._tool, self._options = target, tool, options
+        self._worker = Worker("clew-recorder", at_exit=AT_EXIT)
         self._start()
-        atexit.register(_flush_at_exit, weakref.ref(self))
 
     def _start(self) -> None:
         self._process = os.getpid()
-        self._waiting: deque[Callable[[], ModelCall | None]] = deque()
-        self._changed = threading.Condition()
-        self._is_busy = False
-        self._is_closed = False
-        self._thread: threading.Thread | None = None
+        self._opening = threading.Lock()
         self._keyed: Keyed | None = None
         self.dropped = 0
         """Calls that were not stored because too many were waiting."""
@@ -50,57 +45,29 @@ class CallRecorder:
         """Queues a call to store: `call` returns it, or None if there is nothing to store."""
         if self._process != os.getpid():  # a forked process has neither the thread nor the store of its parent
             self._start()
-        with self._changed:
-            if self._is_closed:
-                return
-            if len(self._waiting) >= LIMIT:
-                self.dropped += 1
-                if self.dropped == 1:
-                    log.warning("clew: %d model calls wait to be stored; further ones are dropped", LIMIT)
-                return
-            self._waiting.append(call)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="clew-recorder", daemon=True)
-                self._thread.start()
-            self._changed.notify_all()
+        if len(self._worker) >= LIMIT:
+            self.dropped += 1
+            if self.dropped == 1:
+                log.warning("clew: %d model calls wait to be stored; further ones are dropped", LIMIT)
+            return
+        self._worker.add(partial(self._store, call))
 
     def flush(self, timeout: float | None = None) -> bool:
         """Waits until all calls so far are stored. False if that takes longer than `timeout` seconds."""
-        if self._process != os.getpid():
-            return True
-        with self._changed:
-            return self._changed.wait_for(lambda: not self._waiting and not self._is_busy, timeout)
+        return self._worker.flush(timeout)
 
     def close(self) -> None:
         """Stores pending calls, and closes the store, unless it was made with an open one."""
-        if self._process != os.getpid():
-            return
-        with self._changed:
-            self._is_closed = True
-            self._changed.notify_all()
-        if self._thread is not None:
-            self._thread.join()
-        if self._keyed is not None:
+        self._worker.close()
+        if self._keyed is not None and self._process == os.getpid():
             self._keyed.close()
 
     def keyed(self) -> Keyed:
         """The sessions in the store, which is opened if it is not open yet."""
-        with self._changed:
+        with self._opening:
             if self._keyed is None:
                 self._keyed = Keyed(self._target, self._tool, self._options)
             return self._keyed
-
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._is_busy = False
-                self._changed.notify_all()
-                self._changed.wait_for(lambda: self._waiting or self._is_closed)
-                if not self._waiting:
-                    break
-                call = self._waiting.popleft()
-                self._is_busy = True
-            self._store(call)
 
     def _store(self, call: Callable[[], ModelCall | None]) -> None:
         try:
@@ -129,9 +96,3 @@ class Recording:
     def close(self) -> None:
         """Stores pending calls, and closes the store, unless the adapter was made with an open one."""
         self._recorder.close()
-
-
-def _flush_at_exit(recorder: weakref.ref[CallRecorder]) -> None:
-    found = recorder()
-    if found is not None:
-        found.flush(AT_EXIT)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
 
-from clew.agents import jsonl, metadata, mirror_files
+from clew.agents import files, jsonl, metadata
 from clew.checkpoints import FileState, serial
 from clew.checkpoints.transfer import CheckpointImport, carry_in, carry_out, mark, place
 from clew.errors import ClewError, Corrupted, Invalid, NotFound
@@ -36,14 +36,14 @@ def write(at: str, session: Session) -> None:
     for checkpoint, content in carry_out(session):
         here = os.path.join(at, checkpoint.message)
         manifest = jsonl.encode(checkpoint.manifest()) + b"\n"
-        if mirror_files.read(os.path.join(here, MANIFEST), len(manifest) + 1) == manifest:
+        if files.read(os.path.join(here, MANIFEST), len(manifest) + 1) == manifest:
             continue
-        mirror_files.make(os.path.join(here, FILES))
+        files.make(os.path.join(here, FILES))
         for state in checkpoint.states.values():
             path = os.path.join(here, FILES, state.digest)
             if state.kind == "file" and not os.path.lexists(path):
-                mirror_files.replace(path, [content(state)])
-        mirror_files.replace(os.path.join(here, MANIFEST), [manifest])
+                files.replace(path, [content(state)])
+        files.replace(os.path.join(here, MANIFEST), [manifest])
 
 
 def take(at: str, session: Session, skip: Skip) -> int:
@@ -112,7 +112,7 @@ class _Contents:
 
 def _read(here: str, name: str, root: str, contents: _Contents) -> CheckpointImport:
     path = os.path.join(here, MANIFEST)
-    raw = mirror_files.read(path, MOST + 1)
+    raw = files.read(path, MOST + 1)
     if raw is None or len(raw) > MOST:
         raise Invalid(f"its {MANIFEST} is missing or too long")
     data = jsonl.decode(jsonl.compact(raw))
@@ -126,7 +126,7 @@ def _read(here: str, name: str, root: str, contents: _Contents) -> CheckpointImp
 def _content(here: str, state: FileState) -> bytes:
     if state.size > LARGEST:
         raise Invalid(f"a file has more than {LARGEST:,} bytes")
-    data = mirror_files.read(os.path.join(here, FILES, state.digest), state.size + 1)
+    data = files.read(os.path.join(here, FILES, state.digest), state.size + 1)
     if data is None:
         raise NotFound("content", state.digest)
     if sha256(data).hexdigest() != state.digest:

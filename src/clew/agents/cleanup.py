@@ -9,9 +9,8 @@ from clew.agents import metadata
 from clew.agents.cleanup_report import CleanupReport
 from clew.agents.mirror import Mirror
 from clew.engine.mirrors import PENDING
-from clew.retention import RetentionScan
+from clew.retention import RetentionScan, get_policy
 from clew.retention.policy import Policy
-from clew.retention.stored_policy import get_policy
 from clew.store.store import Store
 from clew.store.unit import Unit
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from clew.agents import files, metadata
 from clew.agents import jsonl as lines
-from clew.agents import metadata, mirror_files
 from clew.agents.memory import LIMIT
 from clew.agents.mirror import MEMORY, SUMMARY
 from clew.base import ids
@@ -83,7 +83,7 @@ class Finder:
         found += mine
         summary = os.path.join(place, MEMORY, SUMMARY)
         try:
-            text = mirror_files.read(summary, LIMIT + 1)
+            text = files.read(summary, LIMIT + 1)
             if text is not None and text.strip():
                 memories[_project_of(name, mine)] = text.decode()
         except UnicodeDecodeError:
@@ -105,7 +105,7 @@ class Finder:
     def _about(self, path: str, id: str) -> dict[str, Any]:
         """The metadata of a session; empty if it cannot be read."""
         try:
-            raw = mirror_files.read(path, lines.LINE_LIMIT)
+            raw = files.read(path, lines.LINE_LIMIT)
             if raw is None:
                 self._skips.add(path, None, "missing")
                 return {}

@@ -14,37 +14,42 @@
 Files only grow, and are synced before `metadata.json` records their new length. After a crash the next write completes
 a line that was cut short, and removes anything else beyond that length. `messages.jsonl` is replaced when a session has
 gone back to an earlier message.
+
+An append notes that the files are behind. A thread writes them at most once a second, so an append does not wait.
+`flush`, `close` and the end of the program write at once what is left.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
+from time import monotonic
 from typing import NamedTuple
 
 import msgspec
 
 from clew.agents import checkpoint_files, metadata, serial
-from clew.agents import mirror_files as folder
+from clew.agents import files as folder
 from clew.agents.memory import LIMIT, Memory, projects
 from clew.agents.metadata import SessionMetadata
-from clew.agents.mirror_thread import Updates
 from clew.agents.transcript import Transcript
-from clew.backends import POS
 from clew.base import files
-from clew.engine import mirrors, paths
+from clew.base.worker import Worker
+from clew.engine import mirrors
 from clew.engine.mirrors import CHECKPOINTS, FILES, FORMAT, LOCK, MARKER, MESSAGES, METADATA, PART, SESSIONS, TRANSCRIPT
-from clew.engine.node import Node, node_row
-from clew.errors import ClewError, Closed, Corrupted, Invalid, NotFound, Unavailable
-from clew.store.parts import Parts
+from clew.engine.node import Node
+from clew.errors import ClewError, Corrupted, Invalid, NotFound, Unavailable
 from clew.store.session import Session
-from clew.store.store import Store
+from clew.store.store import Store, after_transaction, before_close, mirrors_of
 
 MEMORY, SUMMARY = "memory", "summary.md"
 _DIGEST = ".summary.sha256"
+PAUSE = 1.0
+"""Seconds between two writes of the thread."""
 
 
 class MirrorReport(NamedTuple):
@@ -76,6 +81,62 @@ class _Mine(msgspec.Struct):
     mirror: _Cursor
 
 
+Task = tuple[Callable[[str], None], str]
+"""A function, and the name of what it updates."""
+
+
+class Updates:
+    """Updates that are due. Each of them runs once, however often it was added."""
+
+    def __init__(self) -> None:
+        self.error: ClewError | None = None
+        """Why the last run failed; None if everything is up to date."""
+        self.running = threading.RLock()
+        """Held while an update runs."""
+        self.ended = -PAUSE
+        """When the last run ended, as `time.monotonic` tells it."""
+        self._due: dict[Task, None] = {}
+        self._mutex = threading.Lock()
+
+    def add(self, task: Task) -> None:
+        """Adds an update. Outside of transactions: whoever runs it reads what is committed."""
+        with self._mutex:
+            self._due[task] = None
+
+    def run(self) -> None:
+        """Runs everything that is due. Raises the first error; the rest stays due."""
+        with self.running:
+            try:
+                while (task := self._take()) is not None:
+                    self._run(task)
+                self.error = None
+            finally:
+                self.ended = monotonic()
+
+    def clear(self) -> None:
+        """Forgets what is due: everything is up to date."""
+        with self._mutex:
+            self._due.clear()
+            self.error = None
+
+    def _take(self) -> Task | None:
+        with self._mutex:
+            task = next(iter(self._due), None)
+            if task is not None:
+                del self._due[task]  # first, because it may be added again meanwhile
+            return task
+
+    def _run(self, task: Task) -> None:
+        step, name = task
+        try:
+            step(name)
+        except BaseException as error:
+            self.add(task)
+            why = f"the mirror could not be updated: {type(error).__name__}"
+            self.error = error if isinstance(error, ClewError) else Unavailable(why)
+            raise
+
+
 class Mirror:
     """The mirror of a store in a folder. Several processes may update it."""
 
@@ -97,8 +158,10 @@ class Mirror:
         self._clear = clear
         self._patience = patience
         self.updates = Updates()
+        self._worker = Worker("clew-mirror", at_exit=patience)
         self._check_allowed()
         self._make()
+        before_close(store, self._try)
 
     def _make(self) -> None:
         with self._translate_errors(self.root):
@@ -109,15 +172,15 @@ class Mirror:
 
     @property
     def error(self) -> ClewError | None:
-        """Why the mirror is behind the store; None if it is current. Waits for earlier updates."""
-        self._wait()
+        """Why the mirror is behind the store; None if it is current. First writes what is left, as `flush` does."""
+        self._try()
         return self.updates.error
 
     def soon(self, session_id: str) -> None:
-        """Updates a session's files on another thread, after this thread's current transaction if there is one.
+        """Updates a session's files within a second, after this thread's current transaction if there is one.
 
         Never raises, because the data is stored. `error` says why the mirror is behind; the next call tries again.
-        `flush` waits for the files, and so does the end of the program.
+        `flush` writes at once, and so do the end of the program and closing the store.
         """
         self._later(self.sync, session_id)
 
@@ -127,7 +190,7 @@ class Mirror:
 
     def flush(self) -> None:
         """Updates everything that is behind, or the whole mirror if the folder was removed. Raises if it cannot."""
-        self._in_transaction()  # Closed in a forked child, which has no thread to wait for
+        _ = self._store.in_transaction  # Closed in a forked child: the files belong to its parent
         if not os.path.isdir(self.root):
             self._make()
             self.rebuild()
@@ -160,7 +223,7 @@ class Mirror:
 
     def size(self, session_ids: Iterable[str]) -> int:
         """Total size of these sessions' files; 0 if the folder cannot be reached."""
-        self._wait()
+        self._try()
         try:
             projects = [os.path.join(self.root, project, SESSIONS) for project in os.listdir(self.root)]
         except OSError:
@@ -190,15 +253,17 @@ class Mirror:
 
     def _later(self, step: Callable[[str], None], name: str) -> None:
         task = step, name
-        Parts.of(self._store).engine.rollback_steps.after(task, lambda: self.updates.add(task))
+        after_transaction(self._store, task, lambda: self._add(task))
 
-    def _wait(self) -> None:
-        with suppress(Closed):
-            if not self._in_transaction():  # the thread may be waiting for its end
-                self.updates.wait()
+    def _add(self, task: Task) -> None:
+        self.updates.add(task)
+        self._worker.add(self._try, after=self.updates.ended + PAUSE - monotonic())
 
-    def _in_transaction(self) -> bool:
-        return Parts.of(self._store).engine.backend.in_transaction()
+    def _try(self) -> None:
+        """Writes what is due; `error` says why if it cannot. Not in a transaction: it may be undone."""
+        with suppress(Exception):
+            if not self._store.in_transaction:  # Closed in a forked child
+                self.updates.run()
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
@@ -221,13 +286,13 @@ class Mirror:
             raise files.unwritten(error, error.filename if isinstance(error.filename, str) else path) from error
 
     def _check_allowed(self) -> None:
-        if Parts.of(self._store).engine.keyed and not self._clear:
+        if self._store.sealed and not self._clear:
             hint = "Use no mirror, or create it with clear=True and protect the folder in another way."
             raise Invalid("the store is sealed, but its mirror would be clear text", hint=hint)
 
     def _claim(self) -> None:
         """Ensures that the folder is this store's mirror, and that the store has recorded it."""
-        known = Parts.of(self._store).purger.mirrors
+        known = mirrors_of(self._store)
         path = os.path.join(self.root, MARKER)
         if not os.path.lexists(path):
             if any(name != LOCK and not name.startswith(MARKER) for name in os.listdir(self.root)):
@@ -235,7 +300,7 @@ class Mirror:
             files.make_private(path, msgspec.json.encode(known.marker()))
         known.claim(self.root)
         if known.add(self.root):
-            Parts.of(self._store).purger.finish()
+            self._store.clear_traces()
 
     def write_session(self, session_id: str, *, rewrite: bool = False) -> None:
         """Brings the files of a session up to date; with `rewrite`, all of them. Removes those of a purged session."""
@@ -309,9 +374,8 @@ def forget_mirror(store: Store, root: str | os.PathLike[str]) -> bool:
 
     Removes no files. Returns True if files were still to be removed. Raises NotFound if the store has no such mirror.
     """
-    purger = Parts.of(store).purger
-    left = purger.mirrors.forget(os.path.abspath(os.fspath(root)))
-    purger.finish()
+    left = mirrors_of(store).forget(os.path.abspath(os.fspath(root)))
+    store.clear_traces()
     return bool(left)
 
 
@@ -331,7 +395,7 @@ def _messages_after(session: Session, tip: Node | None, head: str | None) -> Ite
 
 
 def _all(session: Session, tip: Node | None) -> Iterable[Node]:
-    return () if tip is None else paths.walk(Parts.of(session).engine, node_row(tip)[POS])
+    return () if tip is None else session.iter(until=tip)
 
 
 def _lines(nodes: Iterable[Node]) -> Iterator[bytes]:

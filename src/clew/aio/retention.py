@@ -1,19 +1,20 @@
-"""`clew.retention` for async programs, and a sweeper that runs as a task."""
+"""`clew.retention` for async programs, and a sweeper for ``async with``."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from types import TracebackType
-from typing import Self
+from functools import partial
+from typing import Any, Self
 
 import anyio
-from anyio.abc import TaskGroup
+from anyio import to_thread
 
 from clew import retention as sync
 from clew.aio.proxy import unwrap
 from clew.aio.store import Session, Store
-from clew.retention import EVERY, QUIET, Plan, Policy, SweepReport, SweepRunner
+from clew.aio.threads import event_loop, post
+from clew.retention import EVERY, QUIET, Plan, Policy, SweepReport
 
 Open = Iterable[Session | str]
 
@@ -54,15 +55,10 @@ async def get_policy(store: Store) -> Policy | None:
     return await store._threads.run(sync.get_policy, store._sync)
 
 
-async def _wait(event: anyio.Event, seconds: float) -> None:
-    with anyio.move_on_after(seconds):
-        await event.wait()
-
-
 class Sweeper:
-    """`clew.retention.Sweeper` as a task: ``async with Sweeper(store): …``, or `run` in your own task group.
+    """`clew.retention.Sweeper` for an async program: ``async with Sweeper(store): …``.
 
-    Callbacks run on the event loop; the sweep itself, or the function passed instead of a store, runs on a thread.
+    It sweeps on its own thread, where it calls `open_sessions`. The other callbacks run on the event loop.
     """
 
     def __init__(
@@ -73,54 +69,29 @@ class Sweeper:
         open_sessions: Callable[[], Open] | None = None,
         on_swept: Callable[[SweepReport], object] | None = None,
         on_error: Callable[[Exception], object] | None = None,
-        wait: Callable[[anyio.Event, float], Awaitable[object]] = _wait,
     ) -> None:
-        self._round = SweepRunner(every, on_swept, on_error)
         self._open = open_sessions or (lambda: ())
-        self._store = store
-        self._wait = wait
-        self._wake: anyio.Event | None = None
-        self._stopping = False
-        self._tasks: TaskGroup | None = None
-
-    async def run(self) -> None:
-        """Sweeps now and then at intervals, until it is stopped or cancelled."""
-        while not self._stopping:
-            self._wake = anyio.Event()
-            if not self._round.tell(await self._sweep()):
-                return
-            await self._wait(self._wake, self._round.seconds)
+        self._loop: Any = None
+        self._sync = sync.Sweeper(
+            unwrap(store), every=every, open_sessions=self._sync_sessions,
+            on_swept=self._on_loop(on_swept), on_error=self._on_loop(on_error),
+        )  # fmt: skip
 
     def sweep_now(self) -> None:
         """Sweeps at once, for example after a change of the policy."""
-        self._rouse()
-
-    def stop(self) -> None:
-        """Stops it after the current sweep. Idempotent."""
-        self._stopping = True
-        self._rouse()
-
-    def _rouse(self) -> None:
-        if self._wake is not None:
-            self._wake.set()
-
-    async def _sweep(self) -> SweepReport | Exception:
-        try:
-            if isinstance(self._store, Store):
-                return await sweep(self._store, open_sessions=self._open())
-            return await anyio.to_thread.run_sync(self._store)
-        except Exception as error:  # noqa: BLE001 - reported, and the next sweep may succeed
-            return error
+        self._sync.sweep_now()
 
     async def __aenter__(self) -> Self:
-        self._tasks = anyio.create_task_group()
-        await self._tasks.__aenter__()
-        self._tasks.start_soon(self.run, name="clew-sweeper")
+        self._loop = event_loop()
+        self._sync.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        self.stop()
-        assert self._tasks is not None
-        return await self._tasks.__aexit__(kind, error, trace)
+    async def __aexit__(self, *_: object) -> None:
+        with anyio.CancelScope(shield=True):
+            await to_thread.run_sync(self._sync.stop)
+
+    def _sync_sessions(self) -> list[Any]:
+        return [unwrap(one) for one in self._open()]
+
+    def _on_loop(self, callback: Callable[[Any], object] | None) -> Callable[[Any], object] | None:
+        return callback and (lambda outcome: post(self._loop, partial(callback, outcome)))

@@ -194,8 +194,8 @@ class Session(Proxy, of=session.Session):
         """Its messages, root first: all, the `last` ones, or those up to and including `until`. NotFound."""
     async def messages(self, *, last: int | None = None, until: Node | str | None = None) -> list[Message]:
         """The messages of `path` in neutral form, without ids, times and totals: for all messages it is faster."""
-    def iter(self) -> AsyncIterator[Node]:
-        """Its messages, root first, read in small batches: memory use does not grow with the session."""
+    def iter(self, *, until: Node | str | None = None) -> AsyncIterator[Node]:
+        """Its messages, root first, up to and including `until`, read in small batches: memory use does not grow with the session. NotFound."""
     def history(self) -> AsyncIterator[Node]:
         """Like `iter`, but starts with the messages that compactions replaced."""
     def watch(self, *, after: Node | str | None = ..., timeout: float | None = None) -> Watch:

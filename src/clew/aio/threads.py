@@ -58,16 +58,20 @@ class ThreadCall:
             self._done.set_result(None)
 
 
-def _here() -> tuple[Any, Any]:
-    """The event loop of the current task, and an object to wait for. An anyio event would be slower."""
+def event_loop() -> Any:
+    """The event loop of the current task, asyncio's or trio's: see `post`."""
     try:
         task = asyncio.current_task()
     except RuntimeError:  # not an asyncio loop
         task = None
-    if task is None:  # trio, which may run as a guest of asyncio
-        return current_token().native_token, anyio.Event()
-    loop = asyncio.get_running_loop()
-    return loop, loop.create_future()
+    # Trio may run as a guest of asyncio.
+    return current_token().native_token if task is None else asyncio.get_running_loop()
+
+
+def _here() -> tuple[Any, Any]:
+    """The event loop of the current task, and an object to wait for. An anyio event would be slower."""
+    loop = event_loop()
+    return loop, loop.create_future() if isinstance(loop, asyncio.AbstractEventLoop) else anyio.Event()
 
 
 class Worker:

@@ -83,13 +83,18 @@ Block = Text | Thinking | ToolCall | ToolResult | Media | Opaque
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
-    """The cost of a message: tokens, and money in millionths of the currency's unit. None means unknown."""
+    """The cost of a message: tokens as its provider counts them, and money in millionths of the currency's unit.
+
+    None means unknown. `clew.providers.usage` makes the counts of all providers comparable.
+    """
 
     input: int | None = None
     output: int | None = None
     cached: int | None = None
     reasoning: int | None = None
     cost: int | None = None
+    cache_write: int | None = None
+    """Tokens written to a cache."""
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

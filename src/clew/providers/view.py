@@ -170,11 +170,24 @@ def usage_of(data: Json) -> Usage | None:
                 return value
         return None
 
+    def part(name: str, *details: str) -> int | None:
+        for one in details:
+            value = inner.get(name) if isinstance(inner := used.get(one), dict) else None
+            if type(value) is int and value >= 0:
+                return value
+        return None
+
+    cached, reasoning = count("cache_read_input_tokens", "cachedContentTokenCount"), count("thoughtsTokenCount")
+    if cached is None:
+        cached = part("cached_tokens", "prompt_tokens_details", "input_tokens_details")
+    if reasoning is None:
+        reasoning = part("reasoning_tokens", "completion_tokens_details", "output_tokens_details")
     return Usage(
         input=count("input_tokens", "prompt_tokens", "promptTokenCount"),
         output=count("output_tokens", "completion_tokens", "candidatesTokenCount"),
-        cached=count("cache_read_input_tokens", "cachedContentTokenCount"),
-        reasoning=count("thoughtsTokenCount"),
+        cached=cached,
+        reasoning=reasoning,
+        cache_write=count("cache_creation_input_tokens"),
     )
 
 

@@ -68,5 +68,5 @@ class RecordService(Proxy, of=service.RecordService):
         await self._threads.run(self._sync.dispose)
 
     def sweeper(self, *, every: timedelta = EVERY, on_error: Callable[[Exception], object] | None = None) -> Sweeper:
-        """Sweeps repeatedly as a task: ``async with service.sweeper(): …``."""
+        """Sweeps repeatedly: ``async with service.sweeper(): …``."""
         return Sweeper(self._sync._sweep_again, every=every, on_error=on_error)

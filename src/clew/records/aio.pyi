@@ -55,7 +55,7 @@ class RecordService(Proxy, of=service.RecordService):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
     def sweeper(self, *, every: timedelta = ..., on_error: Callable[[Exception], object] | None = None) -> Sweeper:
-        """Sweeps repeatedly as a task: ``async with service.sweeper(): …``."""
+        """Sweeps repeatedly: ``async with service.sweeper(): …``."""
     @property
     def events(self) -> Events:
         """The event bus of this service."""

@@ -17,8 +17,7 @@ from clew.records.events import Events
 from clew.records.repository import Repository
 from clew.records.schema import PurgeReason, PurgeReport, time_micros
 from clew.records.writes import Writes
-from clew.retention import QUIET, RetentionScan, SweepReport, log_swept
-from clew.retention.stored_policy import needed_policy
+from clew.retention import QUIET, RetentionScan, SweepReport, log_swept, needed_policy
 from clew.store.listing import independent
 from clew.store.session import Session
 from clew.store.store import Store

@@ -39,9 +39,8 @@ from clew.records.service_recovery import Recovery
 from clew.records.service_retention import DEFAULT, check_policy, check_store
 from clew.records.service_writing import RecordWriter, Summarise
 from clew.records.writes import Limits, Writes
-from clew.retention import EVERY, Sweeper, SweepReport
+from clew.retention import EVERY, Sweeper, SweepReport, default_policy, get_policy, set_policy
 from clew.retention.policy import Policy
-from clew.retention.stored_policy import default_policy, get_policy, set_policy
 from clew.store.store import Store, stop_on_close
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from clew.errors import Corrupted, Invalid
 from clew.records.expiry import Expiry, IsRecord
+from clew.retention import get_policy
 from clew.retention.policy import Policy
-from clew.retention.stored_policy import get_policy
 from clew.store import listing
 from clew.store.store import Store
 

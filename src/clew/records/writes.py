@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager
 from typing import NamedTuple, TypeVar
 
 from clew.base.values import whole_number
+from clew.base.worker import Job, Worker
 from clew.errors import Invalid, StorageFull, Unavailable, clip
-from clew.records.background import Background, Job
 from clew.records.breaker import Breaker
 from clew.records.deferred import Deferred, Pending, seconds
 from clew.records.events import CapacityWarning, Circuit, CircuitChanged, Events, SlowWrites
@@ -54,7 +54,7 @@ class Writes:
             failures=limits.failures, cool_down=limits.cool_down, clock=timer, changed=self._circuit_changed
         )
         self._deferred = Deferred(limits.pending, limits.pending_bytes)
-        self._background = Background(self._deferred.flush, limits.retry_every)
+        self._worker = Worker("clew-records")
 
     @property
     def pending(self) -> int:
@@ -107,7 +107,7 @@ class Writes:
 
     def after(self, job: Job) -> None:
         """Runs a job on another thread, after the current call."""
-        self._background.add(job)
+        self._worker.add(job)
 
     def pause(self) -> AbstractContextManager[object]:
         """While this is held, no waiting write runs, so a purged conversation cannot come back."""
@@ -124,9 +124,9 @@ class Writes:
     def close(self, deadline: float) -> list[Exception]:
         """Finishes what it can until `deadline`; returns an error for each unfinished write and job."""
         if len(self._deferred):  # on another thread, because a write may block and this call must not
-            self._background.add(lambda: self._deferred.flush(deadline))
-        unfinished = self._background.stop(max(0.0, deadline - time.monotonic()))
-        failures = list(self._background.failures)
+            self._worker.add(lambda: self._deferred.flush(deadline))
+        unfinished = self._worker.close(max(0.0, deadline - time.monotonic()))
+        failures = list(self._worker.failures)
         failures += [
             StorageFull(f"{one.operation} of record {clip(one.conversation_id)} was not stored: no space")
             for one in self._deferred.abandon()
@@ -142,8 +142,17 @@ class Writes:
             self._warn(deferred=False, advice=error.hint)
             raise
         self._warn(deferred=True, advice=_WAITS)
-        self._background.keep_ticking()
+        self._worker.add(self._retry, after=self._limits.retry_every)
         return pending
+
+    def _retry(self) -> None:
+        """Tries the waiting writes, and again later until all are stored."""
+        done = False
+        try:
+            done = self._deferred.flush()
+        finally:
+            if not done:
+                self._worker.add(self._retry, after=self._limits.retry_every)
 
     def _warn(self, *, deferred: bool, advice: str) -> None:
         count, size = len(self._deferred), self._deferred.bytes

@@ -22,14 +22,16 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Self
 
+import msgspec
+
 from clew.base import ids
+from clew.base.worker import Worker
 from clew.engine.node import microseconds, moment
 from clew.engine.receipts import Failure, Kept, Receipt
 from clew.engine.session_data import SessionData
 from clew.errors import Closed, Invalid, SweepRefused
-from clew.retention.evaluate import doubts
-from clew.retention.policy import Policy
-from clew.retention.stored_policy import get_policy, needed_policy, set_policy
+from clew.retention.policy import Policy, doubts
+from clew.store import judging
 from clew.store.judging import Due, Judgement, Spared
 from clew.store.session import Session
 from clew.store.store import Store, stop_on_close
@@ -51,6 +53,48 @@ QUIET = timedelta(minutes=30)
 """A session that was active within this time counts as open and is not swept."""
 EVERY = timedelta(hours=6)
 """Time between two sweeps of a sweeper."""
+
+
+# -- the stored policy
+
+
+def set_policy(store: Store, policy: Policy) -> None:
+    """Stores the policy for sweeps of this workspace and records the change in the audit log."""
+    _store_policy(store, policy)
+
+
+def default_policy(store: Store, policy: Policy, reason: str) -> Policy:
+    """The store's policy. If there is none, stores `policy` first and records that in the audit log with `reason`."""
+    return get_policy(store) or _store_policy(store, policy, reason)
+
+
+def _store_policy(store: Store, policy: Policy, reason: str | None = None) -> Policy:
+    """Stores a policy; with `reason`, only if there is none. Returns the policy that is stored afterwards."""
+    if not isinstance(policy, Policy):
+        raise Invalid(f"policy must be a clew.retention.Policy, not {type(policy).__name__}")
+    days = policy.days_for(store.workspace, record=reason is not None) or 0
+    return _decode(judging.replace_policy(store, msgspec.json.encode(policy), days, reason=reason))
+
+
+def get_policy(store: Store) -> Policy | None:
+    """The policy stored for this workspace, or else for the workspace without a name; None if there is neither."""
+    found = judging.read_policy(store)
+    return None if found is None else _decode(found)
+
+
+def _decode(policy: bytes) -> Policy:
+    try:
+        return msgspec.json.decode(policy, type=Policy)
+    except msgspec.DecodeError:
+        raise Invalid("a newer version of clew wrote the store's policy", hint="Upgrade clew.") from None
+
+
+def needed_policy(store: Store) -> Policy:
+    """The store's policy. Raises Invalid if there is none."""
+    policy = get_policy(store)
+    if policy is None:
+        raise Invalid("no retention is set", hint="Set a policy with set_policy; without one nothing is swept.")
+    return policy
 
 
 # -- what is due
@@ -216,8 +260,7 @@ class Sweeper:
 
     It reads the store's policy and calls `open_sessions` before each sweep. It calls `on_swept` with the result and
     `on_error` with an error, including SweepRefused; by default it logs both. Closing the store ends the thread.
-    `store` can also be a function that does the sweep and returns its report. Tests replace `wait`, which waits for an
-    event for a number of seconds.
+    `store` can also be a function that does the sweep and returns its report.
     """
 
     def __init__(
@@ -228,50 +271,50 @@ class Sweeper:
         open_sessions: Callable[[], Open] | None = None,
         on_swept: Callable[[SweepReport], object] | None = None,
         on_error: Callable[[Exception], object] | None = None,
-        wait: Callable[[threading.Event, float], object] = threading.Event.wait,
         at_start: bool = True,
     ) -> None:
-        self._round = SweepRunner(every, on_swept, on_error)
+        if not isinstance(every, timedelta) or not 0 < every.total_seconds() <= threading.TIMEOUT_MAX:
+            raise Invalid("every must be a timedelta greater than 0")
+        self._seconds = every.total_seconds()
         self._open = open_sessions or (lambda: ())
+        self._on_swept = on_swept or log_swept
+        self._on_error = on_error or _log_error
         self._store = store
-        self._wait = wait
         self._at_start = at_start
-        self._wake = threading.Event()
-        self._stopping = False
-        self._thread: threading.Thread | None = None
-        self._mutex = threading.Lock()
+        self._worker = Worker("clew-sweeper")
+        self._started = False
 
     def start(self) -> Self:
         """Starts the thread. Idempotent; a stopped sweeper does not start again."""
-        with self._mutex:
-            if self._thread is None and not self._stopping:
-                if isinstance(self._store, Store):
-                    stop_on_close(self._store, self)
-                self._thread = threading.Thread(target=self._run, name="clew-sweeper", daemon=True)
-                self._thread.start()
+        if not self._started:
+            self._started = True
+            if isinstance(self._store, Store):
+                stop_on_close(self._store, self)
+            self._worker.add(self._run, after=0.0 if self._at_start else self._seconds)
         return self
 
     def sweep_now(self) -> None:
         """Sweeps now instead of at the next interval, for example after a policy change."""
-        self._wake.set()
+        if self._started:
+            self._worker.add(self._run)
 
     def stop(self, seconds: float | None = None) -> None:
         """Stops the thread after the current sweep, and waits for it, for at most `seconds` if given. Idempotent."""
-        with self._mutex:
-            self._stopping = True
-            thread = self._thread
-        self._wake.set()
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(seconds)
+        self._worker.close(seconds)
 
     def _run(self) -> None:
-        if not self._at_start:
-            self._wait(self._wake, self._round.seconds)
-        while True:
-            self._wake.clear()
-            if self._stopping or not self._round.tell(self._sweep()):
-                return
-            self._wait(self._wake, self._round.seconds)
+        """Sweeps, and again after the interval unless the store is closed."""
+        outcome = self._sweep()
+        if isinstance(outcome, SweepReport):
+            try:
+                self._on_swept(outcome)
+            except Exception as error:  # noqa: BLE001 - the next sweep may succeed
+                outcome = error
+        if isinstance(outcome, Exception):
+            with suppress(Exception):
+                self._on_error(outcome)
+        if not isinstance(outcome, Closed):
+            self._worker.add(self._run, after=self._seconds)
 
     def _sweep(self) -> SweepReport | Exception:
         try:
@@ -286,34 +329,6 @@ class Sweeper:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-
-class SweepRunner:
-    """Handles the result of one sweep; the sync and the async sweeper share it."""
-
-    def __init__(
-        self,
-        every: timedelta,
-        on_swept: Callable[[SweepReport], object] | None,
-        on_error: Callable[[Exception], object] | None,
-    ) -> None:
-        if not isinstance(every, timedelta) or not 0 < every.total_seconds() <= threading.TIMEOUT_MAX:
-            raise Invalid("every must be a timedelta greater than 0")
-        self.seconds = every.total_seconds()
-        self._on_swept = on_swept or log_swept
-        self._on_error = on_error or _log_error
-
-    def tell(self, outcome: SweepReport | Exception) -> bool:
-        """Reports the result of a sweep. Returns False if the store is closed and the sweeper should stop."""
-        if isinstance(outcome, SweepReport):
-            try:
-                self._on_swept(outcome)
-                return True
-            except Exception as error:  # noqa: BLE001 - the next sweep may succeed
-                outcome = error
-        with suppress(Exception):
-            self._on_error(outcome)
-        return not isinstance(outcome, Closed)
 
 
 def log_swept(swept: SweepReport) -> None:

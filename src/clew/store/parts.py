@@ -11,6 +11,8 @@ from clew.engine.refs import Refs
 from clew.store.session_table import SessionParts, SessionTable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from clew.store.search.index import Index
     from clew.store.search.postgres import ServerIndex
     from clew.store.search.query import Search
@@ -42,6 +44,8 @@ class Parts:
         self.table = SessionTable(engine, self.refs)
         self.threads = set[Stoppable]()
         """What the store stops when it is closed."""
+        self.closing: list[Callable[[], object]] = []
+        """What the store calls before it is closed."""
 
     @staticmethod
     def of(owner: HasParts) -> Parts:

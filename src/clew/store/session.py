@@ -305,9 +305,17 @@ class Session:
 
         return self._engine.read(work)
 
-    def iter(self) -> Iterator[Node]:
-        """Its messages, root first, read in small batches: memory use does not grow with the session."""
-        head = self._engine.read(self._current_row).head
+    def iter(self, *, until: Node | str | None = None) -> Iterator[Node]:
+        """Its messages, root first, up to and including `until`, read in small batches: memory use does not grow with
+        the session. NotFound.
+        """
+        stop = None if until is None else self._engine.resolve_node(until)
+
+        def work(tx: Tx) -> int | None:
+            head = self._current_row(tx).head
+            return head if stop is None else self._on_path(tx, head, stop).pos
+
+        head = self._engine.read(work)
         return iter(()) if head is None else self._walk(head)
 
     def history(self) -> Iterator[Node]:

@@ -7,11 +7,14 @@ from contextlib import suppress
 from datetime import datetime, tzinfo
 from typing import NamedTuple
 
-from clew.engine.node import Node, run_info
+from clew.engine.node import run_info
 from clew.errors import Corrupted
+from clew.providers.prices import Prices
+from clew.providers.usage import usage_of
 from clew.store.origin import origin_of
 from clew.store.session import Session, row_of
 from clew.store.store import Store
+from clew.store.usage import Answers, UsageGroup, Spent
 
 Progress = Callable[[int, int], None]
 PAGE = 500
@@ -27,9 +30,10 @@ class Tally(NamedTuple):
     turns: int = 0
     """Messages from the user."""
     tokens_in: int = 0
+    """All that the models read, cached or not."""
     tokens_out: int = 0
     cost: int = 0
-    """In millionths of the currency's unit."""
+    """In millionths of a dollar: as the programs noted it, else at list price."""
     cost_unknown: int = 0
     """Answers whose cost is unknown. If there are any, `cost` is a lower bound."""
 
@@ -39,11 +43,14 @@ class Tally(NamedTuple):
 
 
 class Stats(NamedTuple):
-    """The statistics. A message is counted once, however many sessions share it."""
+    """The statistics. A message is counted once, however many sessions share it.
+
+    So are the tokens of an answer, however many lines and copies of it there are: see `clew.store.usage`.
+    """
 
     total: Tally
     by_model: dict[str, Tally]
-    """Answers, by the model that gave them."""
+    """Answers, by the model that gave them; an answer of several lines is one."""
     by_day: dict[str, Tally]
     """Messages by their date, oldest first."""
     by_project: dict[str, Tally]
@@ -56,6 +63,10 @@ class Stats(NamedTuple):
     """Answers whose tokens are unknown. If there are any, the sums are lower bounds."""
     damaged: int
     """Messages that cannot be read. They are not counted."""
+    usage: dict[UsageGroup, Spent]
+    """The answers by day, model, directory, tool and git branch."""
+    prices: str
+    """The day of the price list."""
 
 
 def stats(
@@ -65,65 +76,87 @@ def stats(
     until: datetime | None = None,
     zone: tzinfo | None = None,
     keep: Callable[[Session], bool] | None = None,
+    prices: Prices | None = None,
     progress: Progress | None = None,
 ) -> Stats:
     """Counts the messages from `since` up to `until`, and the sessions active in that time.
 
     What is in the trash is not counted. Days are those of `zone`, or UTC. With `keep`, only sessions for which it is
-    true, and the messages of trees that began with one of them. Reads every message once.
+    true, and the messages of trees that began with one of them. `prices` are a user's own and the list; without them
+    the list alone. Reads every message once.
     """
+    prices = prices or Prices()
     homes, sessions = _homes(store, since, until, keep)
-    total, unknown, damaged, seen = Tally(), 0, 0, 0
-    models: dict[str, Tally] = {}
-    days: dict[str, Tally] = {}
-    projects, tools, branches = ({name: Tally(sessions=n) for name, n in one.items()} for one in sessions)
+    answers, damaged, seen = Answers(prices), 0, 0
+    counted: dict[tuple[str, _Home], Tally] = {}
+    nowhere = _Home()
     for page in store.nodes.list(limit=PAGE, ascending=True, trashed=False).pages():
         for node in page.items:
-            if (since is not None and node.created_at < since) or (until is not None and node.created_at >= until):
+            at = node.created_at
+            if (since is not None and at < since) or (until is not None and at >= until):
                 continue
             home = homes.get(run_info(node).tree)
-            if home is None and keep is not None:
-                continue
-            try:
-                one, model, known = _read(node)
-            except Corrupted:
-                damaged += 1
-                continue
-            unknown += not known
-            total = total.plus(one)
-            if model is not None:
-                models[model] = models.get(model, Tally()).plus(one)
-            day = (node.created_at.astimezone(zone) if zone is not None else node.created_at).date().isoformat()
-            days[day] = days.get(day, Tally()).plus(one)
-            project, tool, branch = (UNKNOWN, UNKNOWN, UNKNOWN) if home is None else home
-            projects[project] = projects.get(project, Tally()).plus(one)
-            tools[tool] = tools.get(tool, Tally()).plus(one)
-            branches[branch] = branches.get(branch, Tally()).plus(one)
+            if home is None:
+                if keep is not None:
+                    continue
+                home = nowhere
+            day = (at if zone is None else at.astimezone(zone)).date().isoformat()
+            role = node.role
+            if role == "assistant":
+                try:
+                    used = usage_of(node.said)
+                except Corrupted:
+                    damaged += 1
+                    continue
+                if used is not None:
+                    answers.add(used, UsageGroup(day, used.model, *home))
+            before = counted.get((day, home), _NOTHING)
+            counted[day, home] = before._replace(messages=before.messages + 1, turns=before.turns + (role == "user"))
         seen += len(page.items)
         if progress is not None:
             progress(seen, 0)
-    everything = total.plus(Tally(sessions=sum(sessions[0].values())))
+    return _summed(counted, answers.groups(), sessions, damaged, prices.date)
+
+
+_NOTHING = Tally()
+
+
+def _summed(
+    counted: dict[tuple[str, _Home], Tally],
+    usage: dict[UsageGroup, Spent],
+    sessions: tuple[dict[str, int], ...],
+    damaged: int,
+    prices: str,
+) -> Stats:
+    """The tables, from the messages of each day and place and the answers of each group."""
+    total, unknown = Tally(sessions=sum(sessions[0].values())), 0
+    models: dict[str, Tally] = {}
+    days: dict[str, Tally] = {}
+    projects, tools, branches = ({name: Tally(sessions=n) for name, n in one.items()} for one in sessions)
+
+    def put(one: Tally, day: str, project: str, tool: str, branch: str) -> None:
+        for table, name in ((days, day), (projects, project), (tools, tool), (branches, branch)):
+            table[name] = table.get(name, _NOTHING).plus(one)
+
+    for (day, home), one in counted.items():
+        total = total.plus(one)
+        put(one, day, home.project, home.tool, home.branch)
+    for group, spent in usage.items():
+        lanes = spent.lanes
+        one = Tally(0, 0, 0, lanes.all_input, lanes.output, round(spent.cost), spent.unpriced)
+        total, unknown = total.plus(one), unknown + spent.uncounted
+        put(one, group.day, group.project, group.tool, group.branch)
+        of_model = models.get(group.model, _NOTHING)
+        models[group.model] = of_model.plus(one._replace(messages=spent.answers))
     branches.pop(UNKNOWN, None)
-    return Stats(everything, models, dict(sorted(days.items())), projects, tools, branches, unknown, damaged)
-
-
-def _read(node: Node) -> tuple[Tally, str | None, bool]:
-    """The tally of one message, its model if it is an answer, and whether its tokens are known."""
-    if node.role != "assistant":
-        return Tally(messages=1, turns=int(node.role == "user")), None, True
-    message = node.message
-    used = message.usage
-    if used is None:
-        return Tally(messages=1, cost_unknown=1), message.model or UNKNOWN, False
-    known = used.input is not None and used.output is not None
-    spent = Tally(0, 1, 0, used.input or 0, used.output or 0, used.cost or 0, int(used.cost is None))
-    return spent, message.model or UNKNOWN, known
+    return Stats(total, models, dict(sorted(days.items())), projects, tools, branches, unknown, damaged, usage, prices)
 
 
 class _Home(NamedTuple):
-    project: str
-    tool: str
-    branch: str
+    project: str = UNKNOWN
+    tool: str = UNKNOWN
+    branch: str = UNKNOWN
+    subagent: bool = False
 
 
 def _homes(
@@ -140,7 +173,7 @@ def _homes(
         except Corrupted:
             continue
         if kept and (since is None or session.updated_at >= since) and (until is None or at < until):
-            for table, name in zip(counts, home, strict=True):
+            for table, name in zip(counts, home[:3], strict=True):
                 table[name] = table.get(name, 0) + 1
         if kept:
             owners[session.id] = home
@@ -152,7 +185,7 @@ def _homes(
         with suppress(Corrupted):  # a trace counts with its session
             home, tree = owners.get(trace.owner_id or "", _home(trace)), row_of(trace).tree
             if tree is not None and tree not in homes and (keep is None or trace.owner_id in owners or keep(trace)):
-                found[tree] = home
+                found[tree] = home._replace(subagent=True)
     return found, counts
 
 

@@ -22,7 +22,7 @@ from clew.store.parts import Parts, Stoppable
 from clew.store.sessions import Sessions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Sequence
 
     from clew.backends import Backup
     from clew.backends.fts_tables import Mode
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from clew.base.messages import AnyMessage, Message, Role
     from clew.engine.audit import Audit
     from clew.engine.engine import Draft
+    from clew.engine.mirrors import Mirrors
     from clew.keys import Key
     from clew.redaction import Rules
     from clew.store.attachments import StoreBlobs, StoreLog
@@ -474,6 +475,8 @@ class Store:
         """Finishes pending cleanup, closes the files and stops sweepers. Idempotent; later calls raise Closed."""
         with suppress(Closed):
             self._engine.backend.in_transaction()  # Closed in a forked process: cleanup belongs to its parent
+            for step in self._parts.closing:
+                step()
             with suppress(ClewError):  # the pending cleanup stays recorded in the store
                 if self._engine.cleanup.pending or self._objects_pending():
                     self._engine.backend.hurry()
@@ -501,6 +504,24 @@ def store_of(session: Session) -> Store:
 def stop_on_close(store: Store, thread: Stoppable) -> None:
     """Stops a thread when the store is closed. For modules of clew."""
     Parts.of(store).threads.add(thread)
+
+
+def before_close(store: Store, step: Callable[[], object]) -> None:
+    """Calls `step`, which must not raise, before the store is closed. For modules of clew."""
+    Parts.of(store).closing.append(step)
+
+
+def after_transaction(store: Store, what: Hashable, step: Callable[[], object]) -> None:
+    """Calls `step` now, or at the end of this thread's transaction: once for each `what`, also after a rollback.
+
+    For modules of clew.
+    """
+    Parts.of(store).engine.rollback_steps.after(what, step)
+
+
+def mirrors_of(store: Store) -> Mirrors:
+    """The folders that mirror a store. For modules of clew."""
+    return Parts.of(store).purger.mirrors
 
 
 class CallResult(NamedTuple):

@@ -16,9 +16,8 @@ from agent_framework._workflows._checkpoint_encoding import decode_checkpoint_va
 
 from clew.adapters.agent_framework.history import TOOL
 from clew.adapters.documents import Documents
-from clew.adapters.keyed import Adapter, Keyed, Target, unchanged
+from clew.adapters.keyed import Adapter, Keyed, Target, check_version, unchanged
 from clew.adapters.threads import in_thread
-from clew.adapters.versions import check_version
 from clew.store.unit import Unit
 
 

@@ -13,10 +13,9 @@ from typing import Any, ClassVar
 import msgspec
 from agent_framework import HistoryProvider, Message
 
-from clew.adapters.keyed import Adapter, Keyed, Target, unchanged
+from clew.adapters.keyed import Adapter, Keyed, Target, check_version, unchanged
 from clew.adapters.lists import raw_message
 from clew.adapters.threads import in_thread
-from clew.adapters.versions import check_version
 from clew.base.messages import Native
 from clew.store.unit import Unit
 

@@ -12,11 +12,9 @@ from chainlit.data.utils import queue_until_user_message
 from chainlit.types import Feedback, PageInfo, PaginatedResponse, Pagination, ThreadDict, ThreadFilter
 from chainlit.user import PersistedUser, User
 
-from clew.adapters.chainlit.records import TOOL, Record
-from clew.adapters.chainlit.threads import Threads
-from clew.adapters.keyed import Keyed, Target, unchanged
+from clew.adapters.chainlit.threads import TOOL, Record, Threads
+from clew.adapters.keyed import Keyed, Target, check_version, unchanged
 from clew.adapters.threads import in_thread
-from clew.adapters.versions import check_version
 from clew.base.outside import open_outside
 from clew.store.store import Store
 

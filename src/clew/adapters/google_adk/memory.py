@@ -20,8 +20,7 @@ from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.platform import time as platform_time
 from google.adk.sessions import Session
 
-from clew.adapters.google_adk.events import from_node, message_id, session_data, to_native
-from clew.adapters.google_adk.service import Service
+from clew.adapters.google_adk.service import Service, from_node, message_id, session_data, to_native
 from clew.adapters.threads import in_thread
 from clew.base import ids
 from clew.engine.node import Node

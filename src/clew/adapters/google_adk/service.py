@@ -1,17 +1,110 @@
-"""What the three services share: the store, and its address in ``services.yaml``."""
+"""What the three services share: the store, its address in ``services.yaml``, and events as they are stored."""
 
 from __future__ import annotations
 
+import json
 import os
 from typing import Any
 from urllib.parse import parse_qsl
 
+import msgspec
+from google.adk.events.event import Event
+
 from clew import keys
 from clew.adapters.documents import Documents
-from clew.adapters.google_adk.events import TOOL
-from clew.adapters.keyed import Adapter, Keyed, Target, unchanged
-from clew.adapters.versions import check_version
+from clew.adapters.keyed import Adapter, Keyed, Target, check_version, native_message, unchanged
+from clew.base.messages import Native
+from clew.engine.node import Node
+from clew.engine.session_data import SessionData, label_set
 from clew.errors import Invalid
+from clew.sources.contract import join_names
+from clew.sources.importer import SOURCE
+
+TOOL = "google-adk"
+"""Also the key of the state in a session's free data."""
+
+
+def to_native(event: Event) -> Native:
+    """An event as it is stored: the JSON that ADK's own services write. With its token counts."""
+    extra: dict[str, Any] = {}
+    if (used := event.usage_metadata) is not None:
+        counts = {
+            "input": used.prompt_token_count,
+            "output": used.candidates_token_count,
+            "cached": used.cached_content_token_count,
+            "reasoning": used.thoughts_token_count,
+        }
+        extra["usage"] = {name: count for name, count in counts.items() if count is not None}
+    if event.model_version:
+        extra["model"] = event.model_version
+    return Native(TOOL, event.model_dump_json(exclude_none=True).encode(), extra=extra or None)
+
+
+def from_node(node: Node) -> Event:
+    """The event that `to_native` was given. Corrupted."""
+    return Event.model_validate_json(native_message(node).raw)
+
+
+class _Stamped(msgspec.Struct):
+    timestamp: float
+
+
+def timestamp(node: Node) -> float:
+    """When an event happened, by its own clock."""
+    return msgspec.json.decode(native_message(node).raw, type=_Stamped).timestamp
+
+
+def dump_state(state: dict[str, Any]) -> str:
+    """A state as JSON text, which keeps every value that ADK's services keep."""
+    return json.dumps(state)
+
+
+def load_state(text: str) -> dict[str, Any]:
+    """The state that `dump_state` was given."""
+    state: dict[str, Any] = json.loads(text)
+    return state
+
+
+def message_id(keyed: Keyed, names: tuple[str, str, str], event: str) -> str | None:
+    """The id of an event's message; None if the event has none. Two sessions may have events with one id."""
+    if not event:
+        return None
+    return keyed.read(lambda unit: keyed.message_id(unit, "event", *names, event))
+
+
+def session_data(names: tuple[str, str, str], state: dict[str, Any], created: float, **fields: Any) -> SessionData:
+    """The data of a new session of an app, a user and an id."""
+    app, user, id = names
+    origin = {"tool": TOOL, "id": join_names(*names), "app": app, "user": user, "session": id}
+    return SessionData(labels=labels(app, user), extra={SOURCE: origin, TOOL: own_data(state, created)}, **fields)
+
+
+def labels(app: str, user: str | None = None) -> tuple[str, ...]:
+    """The labels of a session; the last is the one to find the sessions of a user, or of an app."""
+    return label_set([f"{TOOL}:{app}", *([] if user is None else [f"{TOOL}:{app}/{user}"])])
+
+
+def own_data(state: dict[str, Any], created: float) -> dict[str, Any]:
+    """ADK's part of a session's free data."""
+    return {"state": dump_state(state), "created": created}
+
+
+def session_names(data: dict[str, Any] | None) -> tuple[str, ...]:
+    """App, user and id of a session, from its free data, also if it was imported. Empty if it is not ADK's."""
+    kept, origin = (data or {}).get(TOOL) or {}, (data or {}).get(SOURCE) or {}
+    return tuple(kept.get("names") or [origin[name] for name in ("app", "user", "session") if name in origin])
+
+
+def imported_state(data: dict[str, Any] | None, scope: str) -> dict[str, Any]:
+    """The state of the app, or of the user, that was imported with a session."""
+    return load_state(((data or {}).get(TOOL) or {}).get(scope) or "{}")
+
+
+def read_own_data(data: dict[str, Any] | None) -> tuple[dict[str, Any], float]:
+    """The state in a session's free data, and when the session was created."""
+    kept = (data or {})[TOOL]
+    return load_state(kept["state"]), kept["created"]
+
 
 SCHEME = "clew://"
 

@@ -23,12 +23,10 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from clew.adapters.keyed import Adapter, Keyed, Target, unchanged
+from clew.adapters.keyed import Adapter, Keyed, Target, check_version, unchanged
 from clew.adapters.langgraph.channels import Channels, StoredValues
-from clew.adapters.langgraph.pruning import Pruning
-from clew.adapters.langgraph.states import ChannelValue, CheckpointThread, Found, States, Typed, Write
+from clew.adapters.langgraph.states import ChannelValue, CheckpointThread, Found, Pruning, States, Typed, Write
 from clew.adapters.threads import in_thread
-from clew.adapters.versions import check_version
 from clew.errors import NotFound
 from clew.store.unit import Document, Unit
 

@@ -14,10 +14,8 @@ from strands.types.exceptions import SessionException
 from strands.types.session import Session, SessionAgent, SessionMessage
 
 from clew.adapters.documents import DOCUMENT, Documents
-from clew.adapters.keyed import Adapter, Keyed, Target, unchanged
+from clew.adapters.keyed import Adapter, Keyed, Target, check_version, unchanged
 from clew.adapters.lists import raw_message
-from clew.adapters.strands.messages import TOOL, to_native
-from clew.adapters.versions import check_version
 from clew.base.messages import Native
 from clew.engine.node import Node
 from clew.errors import Conflict
@@ -26,6 +24,19 @@ from clew.store.unit import Unit
 
 if TYPE_CHECKING:
     from strands.multiagent import MultiAgentBase
+
+TOOL = "strands"
+
+
+def to_native(data: dict[str, Any]) -> Native:
+    """A message, or a record with one, as it is stored. With its token counts."""
+    message = data.get("message", data)
+    metadata = message.get("metadata") if isinstance(message, dict) else None
+    used = metadata.get("usage") if isinstance(metadata, dict) else None
+    extra = None
+    if isinstance(used, dict):
+        extra = {"usage": {"input": used.get("inputTokens"), "output": used.get("outputTokens")}}
+    return Native(TOOL, json.dumps(data, ensure_ascii=False).encode(), extra=extra)
 
 
 class ClewSessionRepository(Adapter, SessionRepository):

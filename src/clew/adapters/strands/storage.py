@@ -20,11 +20,10 @@ from strands.storage.storage import _NAMESPACED, Storage
 from strands.types.exceptions import StorageError
 
 from clew.adapters.documents import Documents
-from clew.adapters.keyed import Adapter, Keyed, Target, unchanged
+from clew.adapters.keyed import Adapter, Keyed, Target, check_version, unchanged
 from clew.adapters.lists import Slice, load_list, raw_message, store_list
-from clew.adapters.strands.messages import TOOL, to_native
+from clew.adapters.strands.repository import TOOL, to_native
 from clew.adapters.threads import in_thread
-from clew.adapters.versions import check_version
 from clew.base.messages import Native
 from clew.errors import Conflict, Invalid, NotFound
 from clew.store.session import Session

@@ -15,8 +15,7 @@ import click
 import clew
 from clew.base.visible import plain
 from clew.cli.exits import NOT_FOUND
-from clew.cli.output.origin import own_command, tool_title
-from clew.cli.output.text import bold, dim, note, out, warn
+from clew.cli.output.text import bold, dim, note, out, own_command, tool_title, warn
 from clew.cli.setup import settings
 from clew.cli.setup.open_store import location, open_for_reading
 from clew.store.origin import origin_of

@@ -12,8 +12,7 @@ from rich.text import Text
 import clew
 from clew.base.visible import plain
 from clew.cli.output.json import home_short
-from clew.cli.output.origin import tool_title
-from clew.cli.output.text import many
+from clew.cli.output.text import many, tool_title
 from clew.cli.output.tree_layout import snippet
 from clew.cli.picker.catalog import CatalogRow, content_query
 from clew.exports.to_markdown import read

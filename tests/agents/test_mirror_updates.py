@@ -1,4 +1,4 @@
-"""A thread writes the mirror: nothing waits for it but a flush, and nothing is forgotten."""
+"""A thread writes the mirror within a second: nothing waits for it, and nothing is forgotten."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 import clew
 from clew import agents
 from clew.agents import Mirror
-from clew.agents.mirror_thread import Updates
+from clew.agents.mirror import PAUSE, Updates
 from clew.agents.store import store_of
 from clew.base import files
 from clew.errors import Invalid, Unavailable
-from tests.agents.conftest import place
+from tests.agents.conftest import place, until
 from tests.agents.test_mirror import true_to, words_in
 from tests.reliability.tools import output, python
 
@@ -30,6 +30,8 @@ def test_an_append_does_not_wait(mirrored: agents.SessionStore, root: Path) -> N
         calls.append(session_id)
         real(self, session_id, rewrite=rewrite)
 
+    assert mirrored.mirror is not None
+    mirrored.mirror.updates.ended -= PAUSE  # so the thread begins at once
     with patch.object(Mirror, "write_session", sync):
         with files.lock(str(root / ".lock"), 1):
             for number in range(20):
@@ -47,7 +49,7 @@ def test_a_transaction_is_waited_for(mirrored: agents.SessionStore, root: Path) 
     assert mirrored.mirror is not None
     with store_of(mirrored).transaction():
         first.append_and_save(clew.user("one"))
-        assert mirrored.mirror.error is None  # which waits for the thread
+        assert mirrored.mirror.error is None  # which writes nothing in a transaction
     second.append_and_save(clew.user("two"))
     true_to(mirrored, root)
 
@@ -63,64 +65,77 @@ def test_a_transaction_is_followed(mirrored: agents.SessionStore, root: Path, be
         with store_of(mirrored).transaction():
             second.append_and_save(clew.user("two"))
         if beside:
-            other = threading.Thread(target=mirror.soon, args=(second.id,))
+            mirror.soon(second.id)
+            other = threading.Thread(target=mirror.flush)
             other.start()
             other.join()
-            mirror.updates.wait()
     assert mirror.error is None  # so the files are current
     assert (place(mirrored, first) / "messages.jsonl").read_bytes().count(b"\n") == 1
     true_to(mirrored, root)
 
 
+def test_the_thread_writes_at_most_once_a_second(mirrored: agents.SessionStore, root: Path) -> None:
+    """Without a flush the files follow: the first message soon, and all that come in the next second together."""
+    session = mirrored.create(cwd="/src")
+    file = place(mirrored, session) / "messages.jsonl"
+    assert mirrored.mirror is not None
+    mirrored.mirror.updates.ended -= PAUSE  # a second has passed
+    session.append_and_save(clew.user("first"))
+    until(lambda: file.read_bytes().count(b"\n") == 1)
+    real, calls = Mirror.write_session, list[str]()
+
+    def sync(self: Mirror, session_id: str, *, rewrite: bool = False) -> None:
+        calls.append(session_id)
+        real(self, session_id, rewrite=rewrite)
+
+    with patch.object(Mirror, "write_session", sync):
+        for number in range(30):
+            session.append_and_save(clew.user(f"message {number}"))
+        until(lambda: file.read_bytes().count(b"\n") == 31)
+    assert len(calls) <= 2
+    true_to(mirrored, root)
+
+
+def test_closing_the_store_writes_the_mirror(path: Path, root: Path) -> None:
+    """Sessions over a store that its program closes: the mirror has everything, though nobody closed the sessions."""
+    with clew.open(path) as store:
+        sessions = agents.SessionStore(store, mirror=root)
+        session = sessions.create(cwd="/src")
+        place(sessions, session)
+        session.append_and_save(clew.user("one"))
+        session.append_and_save(clew.user("two"))
+    assert next(root.rglob("messages.jsonl")).read_bytes().count(b"\n") == 2
+
+
 def test_an_update_that_is_due_again() -> None:
     """What is added while it is being updated is updated once more."""
-    updates, calls, again = Updates(), list[str](), threading.Event()
+    updates, calls = Updates(), list[str]()
 
     def step(name: str) -> None:
         calls.append(name)
         if len(calls) == 1:
             updates.add((step, name))
-            again.set()
 
     updates.add((step, "x"))
-    again.wait()
-    updates.wait()
+    updates.run()
     assert calls == ["x", "x"]
 
 
-def test_an_error_is_kept() -> None:
-    """After an error the update stays due: the next one, or a flush, tries it again."""
+@pytest.mark.parametrize("error", [Invalid("x"), ZeroDivisionError()])
+def test_an_error_is_kept(error: Exception) -> None:
+    """After any error the mirror does not count as current, and the update stays due: the next run tries it again."""
     updates, fail = Updates(), [True]
 
-    def step(name: str) -> None:
+    def step(_: str) -> None:
         if fail:
-            raise Invalid(name)
+            raise error
 
     updates.add((step, "x"))
-    updates.wait()
-    assert isinstance(updates.error, Invalid)
-    with pytest.raises(Invalid):
+    with pytest.raises(type(error)):
         updates.run()
+    assert isinstance(updates.error, Invalid if isinstance(error, Invalid) else Unavailable)
     fail.clear()
     updates.run()
-    assert updates.error is None
-
-
-def test_any_error_is_kept() -> None:
-    """After an interrupt or an unforeseen error, too, the mirror does not count as current."""
-    updates, fail = Updates(), [True]
-
-    def step(name: str) -> None:
-        if fail:
-            raise ZeroDivisionError
-
-    with updates.running:  # the thread waits
-        updates.add((step, "x"))
-        with pytest.raises(ZeroDivisionError):
-            updates.run()
-        assert isinstance(updates.error, Unavailable)
-        fail.clear()
-    updates.wait()
     assert updates.error is None
 
 

@@ -1,0 +1,149 @@
+"""The tokens and the cost of answers, each counted once however many lines and copies of it are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+from clew.engine.node import Node
+from clew.errors import Corrupted
+from clew.providers.prices import Prices
+from clew.providers.usage import AnswerUsage, Lanes, usage_of
+from clew.store.session import Session
+from clew.store.store import Store
+
+
+class UsageGroup(NamedTuple):
+    """Where an answer belongs."""
+
+    day: str
+    """ISO 8601."""
+    model: str
+    """Empty if unknown."""
+    project: str = ""
+    tool: str = ""
+    branch: str = ""
+    subagent: bool = False
+
+
+class Spent(NamedTuple):
+    """What several answers took."""
+
+    answers: int = 0
+    lanes: Lanes = Lanes()
+    cost: float = 0.0
+    """In millionths of a dollar: as the programs noted it, else at list price or at the user's own."""
+    noted: float = 0.0
+    """The part of `cost` that programs noted."""
+    unpriced: int = 0
+    """Answers whose cost is unknown. If there are any, `cost` is a lower bound."""
+    uncounted: int = 0
+    """Answers whose tokens are unknown. If there are any, the tokens are lower bounds."""
+
+    def plus(self, other: Spent) -> Spent:
+        """The sums of both."""
+        answers, lanes, cost, noted, unpriced, uncounted = other
+        return Spent(
+            self.answers + answers, self.lanes.plus(lanes), self.cost + cost, self.noted + noted,
+            self.unpriced + unpriced, self.uncounted + uncounted,
+        )  # fmt: skip
+
+
+class Answers:
+    """Counts answers. Those with an id of their provider are kept until the end, to find their other lines and copies.
+
+    That takes about 400 bytes for each; all others are added to the sums at once.
+    """
+
+    def __init__(self, prices: Prices) -> None:
+        self._prices = prices
+        self._sums: dict[UsageGroup, Spent] = {}
+        self._named: dict[int, tuple[UsageGroup, Lanes | None, int | None]] = {}
+
+    def add(self, used: AnswerUsage, group: UsageGroup) -> None:
+        """Adds an answer, or one line of it. The group is that of its first line."""
+        if used.id is None:
+            self._count(group, used.lanes, used.cost)
+            return
+        key = hash((used.id, used.model))
+        before = self._named.get(key)
+        if before is not None:
+            group, lanes, cost = before
+            if lanes is not None:
+                used = used._replace(lanes=lanes if used.lanes is None else lanes.most(used.lanes))
+            if cost is not None:
+                used = used._replace(cost=cost if used.cost is None else max(cost, used.cost))
+        self._named[key] = group, used.lanes, used.cost
+
+    def groups(self) -> dict[UsageGroup, Spent]:
+        """The sums so far, by group."""
+        named, self._named = self._named, {}
+        for group, lanes, cost in named.values():
+            self._count(group, lanes, cost)
+        return self._sums
+
+    def _count(self, group: UsageGroup, lanes: Lanes | None, noted: int | None) -> None:
+        cost: float | None = noted
+        if noted is None and lanes is not None:
+            cost = self._prices.cost(lanes, group.model, group.day)
+        one = Spent(1, lanes or Lanes(), cost or 0.0, noted or 0.0, int(cost is None), int(lanes is None))
+        before = self._sums.get(group)
+        self._sums[group] = one if before is None else before.plus(one)
+
+
+class ConversationUsage(NamedTuple):
+    """What a conversation took, with its subagents."""
+
+    own: Spent
+    """Without its subagents."""
+    subagents: dict[str, Spent]
+    """For each subagent, by the id of its trace, what it took without its own subagents."""
+    total: Spent
+    """Everything, each answer once."""
+    models: dict[str, Spent]
+    """The total by model; "" for answers without one."""
+    priced_on: str | None
+    """The day of the list prices in `total`; None if they are not needed."""
+
+
+def conversation_usage(store: Store, session: Session, prices: Prices | None = None) -> ConversationUsage:
+    """The tokens and the cost of a conversation: of its messages, of its branches, and of its subagents.
+
+    An answer counts once, in the part where it was found first. What cannot be read is left out.
+    """
+    prices = prices or Prices()
+    answers, left = Answers(prices), [session]
+    while left:
+        part = left.pop(0)
+        name = "" if part is session else part.id
+        for node in _nodes(store, part):
+            with suppress(Corrupted):
+                used = usage_of(node.said) if node.role == "assistant" else None
+                if used is not None:
+                    answers.add(used, UsageGroup(node.created_at.date().isoformat(), used.model, name))
+        left += part.subagents()
+    total, parts, models = Spent(), {"": Spent()}, dict[str, Spent]()
+    for group, spent in answers.groups().items():
+        total = total.plus(spent)
+        parts[group.project] = parts.get(group.project, Spent()).plus(spent)
+        models[group.model] = models.get(group.model, Spent()).plus(spent)
+    at_list = total.cost > total.noted
+    return ConversationUsage(parts.pop(""), parts, total, models, prices.date if at_list else None)
+
+
+def _nodes(store: Store, session: Session) -> Iterator[Node]:
+    """The messages of a session, then those that only its branches have."""
+    seen = set[Node]()
+    for node in session.history():
+        seen.add(node)
+        yield node
+    for branch in session.branches():
+        size = 32
+        while True:
+            nodes = store.nodes.path(branch.head_id, last=size)
+            if len(nodes) < size or nodes[0] in seen:
+                break
+            size *= 4
+        yield from (node for node in nodes if node not in seen)
+        seen.update(nodes)
