@@ -117,7 +117,7 @@ def public(module: ModuleType) -> Iterator[tuple[str, object]]:
         "engine.watch store.session store.sessions store.search.query upkeep.verify backends.backend upkeep.quarantine "
         "store.store store.scan store.judging engine.audit retention.policy retention "
         "aio aio.retention aio.watch "
-        "testing testing.contract testing.backend records.events store.export_guard records.otel "
+        "testing testing.contract testing.backend records.events store.jsonl records.otel "
         "records records.schema records.validation records.service records.deferred records.aio "
         "agents agents.session agents.store agents.transcript agents.memory agents.mirror agents.importer "
         "agents.options agents.metadata aio.agents "

@@ -110,7 +110,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
     (
         "Keys and deletion",
         "What `store.key_status` and `store.sessions.purge` answer.",
-        ["upkeep/rekey/__init__:Status", "engine/receipts:Receipt", "engine/receipts:Kept", "engine/receipts:Failure"],
+        ["upkeep/rekey:Status", "engine/receipts:Receipt", "engine/receipts:Kept", "engine/receipts:Failure"],
     ),
     (
         "Search, verify, backup",

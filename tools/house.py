@@ -77,12 +77,10 @@ LIMITS = {
 CEILINGS: dict[str, int] = {
     "imports below the waist": 2,
     "functions over a Tx above the store": 1,
-    "modules": 619,
-    "lines": 86_100,
-    "rooms above the store importing backends": 2,
-    "modules imported by one sibling only": 145,
-    "modules under 60 lines": 154,
-    "protocols with one implementation": 19,
+    "lines": 85_900,
+    "rooms above the store importing backends": 1,
+    "modules imported by one sibling only": 100,
+    "protocols with one implementation": 18,
 }
 """Measures that are still over their limit, with a number that they reached. It may only shrink.
 

@@ -35,8 +35,7 @@ from clew.store.snapshots import Summaries
 from clew.store.store import T as _T
 from clew.store.unit import Document, Unit
 from clew.upkeep import quarantine
-from clew.upkeep.body_scan import Progress
-from clew.upkeep.quarantine import Event, QuarantinedList, Swept
+from clew.upkeep.quarantine import Event, Progress, QuarantinedList, Swept
 from clew.upkeep.rekey import Status
 from clew.upkeep.verify import Report
 

@@ -15,7 +15,7 @@ from clew.records.recent import Recent
 from clew.records.repository import Repository
 from clew.records.schema import ConversationRecord, ConversationRecordInput, EncryptedBlob, PartialMetrics
 from clew.records.service_reading import RecordReader
-from clew.store import export_guard
+from clew.store import jsonl
 from clew.store.store import Store
 
 
@@ -39,8 +39,8 @@ class Exports:
         found = self._records.find(key)  # after the read, to see a change made during it
         if record is None or found is None:
             raise NotFound("record", conversation_id)
-        export_guard.refuse(key, found.data)
-        export_guard.record_export(self._store, key)
+        jsonl.refuse_export(key, found.data)
+        jsonl.record_export(self._store, key)
         self._events.emit(ConversationExported(conversation_id=conversation_id))
         return record
 

@@ -25,17 +25,17 @@ import msgspec
 
 from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, InsertPoint, RefRow, RunRow, Tx, creation_counter
 from clew.base import codec, ids
-from clew.base.messages import AnyMessage, Message, Native, Opaque
+from clew.base.messages import RECORD, AnyMessage, Message, Native, Opaque
 from clew.engine import paths
 from clew.engine.append import append_chain
+from clew.engine.audit import record_event
 from clew.engine.blobs import Blobs
 from clew.engine.deletion import recall_purged
 from clew.engine.engine import Draft
 from clew.engine.log import Log, add_entries
 from clew.engine.node import Node, is_clean_version, microseconds, node_payload, node_row
-from clew.engine.session_data import MEMORY, memory_key, unpack, unpack_memory
+from clew.engine.session_data import MEMORY, SessionData, memory_key, unpack, unpack_memory
 from clew.errors import Conflict, Corrupted, Invalid, NotFound
-from clew.store.export_guard import refuse
 from clew.store.parts import Parts
 from clew.store.session import Session, row_of
 from clew.store.session_table import SESSION, SUBAGENT
@@ -216,7 +216,7 @@ class _Writer:
 
     def _may_leave(self, row: RefRow, refused: list[str]) -> bool:
         try:
-            refuse(ids.text(row.key), unpack(self._refs.data(row)))
+            refuse_export(ids.text(row.key), unpack(self._refs.data(row)))
         except Conflict as error:
             refused.append(f"{ids.text(row.key)}: {error.message}")
             return False
@@ -690,3 +690,19 @@ def _chains(items: list[_Item]) -> Iterator[list[_Item]]:
         chain.append(item)
     if chain:
         yield chain
+
+
+def refuse_export(session_id: str, data: SessionData) -> None:
+    """Conflict if the session's privacy settings forbid export. Without settings, export is allowed."""
+    record = (data.extra or {}).get(RECORD)
+    if isinstance(record, dict) and record.get("exportable") is False:
+        raise Conflict(
+            f"session {session_id} is not to be exported", hint="To allow it, call set_privacy(exportable=True)."
+        )
+
+
+def record_export(store: Store, session_id: str) -> None:
+    """Records an export of a session in the audit log, if the store was opened with ``audit=True``."""
+    parts = Parts.of(store)
+    if parts.engine.audits:
+        record_event(parts.engine, parts.refs, "export", session_id)

@@ -7,13 +7,13 @@ transaction that deletes. `clew.engine.deletion` refuses holds a third time. The
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
 from clew.backends import RefRow, Tx
 from clew.base import ids
-from clew.engine import audit
+from clew.engine import audit, deletion
 from clew.engine.audit import record_event
 from clew.engine.deletion import family, owners, refuse_changed
 from clew.engine.node import microseconds, moment
@@ -24,6 +24,7 @@ from clew.errors import Conflict, Corrupted
 from clew.store.parts import Parts
 from clew.store.session import Session
 from clew.store.store import Store
+from clew.store.unit import Unit
 
 ExpiresAt = Callable[..., datetime]
 """When a session expires: see `clew.retention.Policy.expires_at`."""
@@ -265,3 +266,26 @@ def _policy_row(refs: Refs, tx: Tx) -> RefRow | None:
 
 def _policy_data(refs: Refs, row: RefRow) -> bytes:
     return refs.data(refs.verify(row))[1:]
+
+
+def delete_if(
+    store: Store, choose: Callable[[Unit], Collection[str]], *, remember: bool = True, dry_run: bool = False
+) -> int:
+    """Deletes messages as `Nodes.delete`; returns how many. Conflict.
+
+    `choose` gives their ids in the transaction that deletes them, and may raise. `remember` as in
+    `purge_if`.
+    """
+    parts = Parts.of(store)
+
+    def going(tx: Tx) -> list[bytes]:
+        return [ids.parse(one) for one in parts.engine.run_in(tx, lambda: store.read(choose))]
+
+    def plan(tx: Tx) -> int:
+        chosen = going(tx)
+        deletion.plan_nodes(parts.engine, tx, chosen, recursive=False)
+        return len(chosen)
+
+    if dry_run:
+        return parts.engine.read(plan)
+    return parts.purger.delete_nodes(going, recursive=False, remember=remember).messages

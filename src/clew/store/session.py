@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from clew.store.session_table import SessionParts
 
 T = TypeVar("T")
+T_Session = TypeVar("T_Session", bound="Session")
 UNSET: Any = object()
 """The default of an argument for which None has a meaning."""
 _OWN = (SETUP, RECORD)
@@ -547,14 +548,7 @@ class Session:
             raise NotFound("session", self.id)
         if check is None:
             return self._parts.purger.purge([row], reason=reason, dry_run=dry_run)
-
-        def confirm(tx: Tx, now: RefRow) -> None:
-            self._engine.run_in(tx, lambda: check(type(self)(self._parts, now)))
-
-        try:
-            return self._parts.purger.purge([row], reason=reason, dry_run=dry_run, check=confirm)
-        except OwnError as own:
-            raise own.error from own.error.__cause__
+        return purge_if([self], check, reason=reason, dry_run=dry_run)
 
     def __iter__(self) -> Iterator[Node]:
         """`iter`."""
@@ -718,6 +712,30 @@ def is_same(one: Session, other: Session) -> bool:
     """True if two objects are of one stored session, not of another that has its id since. For modules of clew."""
     mine, theirs = one._row, other._row
     return (mine.ref, mine.key, mine.created_at) == (theirs.ref, theirs.key, theirs.created_at)
+
+
+def purge_if(
+    sessions: Sequence[T_Session],
+    check: Callable[[T_Session], object],
+    *,
+    reason: Reason = "user-requested",
+    dry_run: bool = False,
+    remember: bool = True,
+) -> Receipt:
+    """Purges sessions of one store together, each as `Session.purge` with `check`. For modules of clew.
+
+    A session that was deleted meanwhile is no failure. Imports leave out what was purged, unless `remember` is False.
+    """
+    parts, kind = sessions[0]._parts, type(sessions[0])
+
+    def confirm(tx: Tx, now: RefRow) -> None:
+        parts.engine.run_in(tx, lambda: check(kind(parts, now)))
+
+    rows = [row_of(one) for one in sessions]
+    try:
+        return parts.purger.purge(rows, reason=reason, dry_run=dry_run, check=confirm, remember=remember)
+    except OwnError as own:
+        raise own.error from own.error.__cause__
 
 
 def delete_session(session: Session) -> Receipt:

@@ -727,11 +727,6 @@ def read(parts: Parts, work: Callable[[Unit], T], *, single: bool = False) -> T:
         raise own.error from own.error.__cause__
 
 
-def step(parts: Parts, tx: Tx, work: Callable[[Unit], T]) -> T:
-    """Calls `work`, which must not write, inside a transaction of the store's own modules."""
-    return _run(Unit(parts, tx, _READS), tx, work)
-
-
 def _run(unit: Unit, tx: Tx, work: Callable[[Unit], T]) -> T:
     try:
         return unit._engine.run_in(tx, partial(work, unit))
