@@ -184,10 +184,10 @@ def _cpe_saver() -> CpeSaver | None:
 
 def _elsewhere(session: clew.Session | None) -> str:
     """A sentence on how another tool continues a conversation that was imported from it; empty if none does."""
-    from clew.cli.output.text import own_command, tool_title
+    from clew.sources.registry import resume_elsewhere, tool_title
 
     origin = None if session is None else origin_of(session)
-    command = None if origin is None else own_command(origin)
+    command = None if origin is None else resume_elsewhere(origin.tool, origin.id)
     return "" if origin is None or command is None else f" In {tool_title(origin.tool)}, use: {plain(command)}"
 
 

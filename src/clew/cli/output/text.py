@@ -8,10 +8,10 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import IO, TYPE_CHECKING, Any
 
-from clew.base.visible import escape, plain
+from clew.base.visible import escape
 
 if TYPE_CHECKING:
-    from clew.store.origin import Origin
+    pass
 
 
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
@@ -212,17 +212,3 @@ def out_document(encoded: str) -> None:
 def _json_escape(char: str) -> str:
     units = char.encode("utf-16-be", errors="surrogatepass")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
-
-
-def tool_title(tool: str) -> str:
-    """The name of a tool as people read it: `Claude Code`."""
-    from clew.sources.registry import sources
-
-    return next((source.title for source in sources() if source.name == tool), plain(tool))
-
-
-def own_command(origin: Origin) -> str | None:
-    """The command that continues a conversation in the tool it was imported from; None if there is none."""
-    from clew.sources.registry import resume_elsewhere
-
-    return resume_elsewhere(origin.tool, origin.id)
