@@ -13,7 +13,7 @@ import pytest
 
 import clew
 from clew.backends import BODY
-from clew.backends.sqlite.run_scrub import clean as scrub
+from clew.backends.sqlite.cleaning import clean as scrub
 from clew.engine.node import body_context, node_row
 from clew.engine.receipts import Receipt
 from clew.engine.sealing.envelope import Plain, run_owner

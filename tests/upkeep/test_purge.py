@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 
 import clew
-from clew.backends.sqlite import run_scrub
-from clew.backends.sqlite.cleaning import Cleaner
-from clew.backends.sqlite.run_scrub import Found
+from clew.backends.sqlite import cleaning
+from clew.backends.sqlite.cleaning import Cleaner, Found
 from clew.engine.engine import cleanup_mark
 from clew.engine.node import node_row
 from clew.engine.receipts import RECEIPTS, Failure, Kept, Receipt
@@ -115,7 +114,7 @@ def test_everything_of_a_session_goes(store: Store, path: Path) -> None:
     assert store.search(SECRET) == []
     assert other.path()[0].text == "harmless 0"
     assert store.verify().damage == []
-    assert run_scrub.clean(str(path), write=False).stale == 0
+    assert cleaning.clean(str(path), write=False).stale == 0
 
 
 def test_several_go_together(store: Store, path: Path) -> None:

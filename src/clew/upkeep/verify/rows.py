@@ -24,7 +24,7 @@ from clew.backends import (
     creation_counter,
 )
 from clew.backends.problems import BROKEN, describe
-from clew.backends.tables import BLOBS, FORGOTTEN, LOG, NODES, NULL, QUARANTINE, REFS, RUNS, TREES
+from clew.backends.rows import BLOBS, FORGOTTEN, LOG, NODES, NULL, QUARANTINE, REFS, RUNS, TREES
 from clew.base import codec, ids
 from clew.base.messages import ROLES, AnyMessage, Message
 from clew.engine import refs
