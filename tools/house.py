@@ -75,11 +75,9 @@ LIMITS = {
     "protocols with one implementation": 8,
 }
 CEILINGS: dict[str, int] = {
-    "imports below the waist": 2,
     "lines": 85_900,
-    "rooms above the store importing backends": 1,
-    "modules imported by one sibling only": 100,
-    "protocols with one implementation": 18,
+    "modules imported by one sibling only": 82,
+    "protocols with one implementation": 15,
 }
 """Measures that are still over their limit, with a number that they reached. It may only shrink.
 
