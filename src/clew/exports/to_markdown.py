@@ -187,12 +187,12 @@ class _Writer:
             yield from ("", *self._beside(note.entry, block))
 
     def _step(self, step: Step) -> Iterator[str]:
-        words = plain(f"{step.label}: {step.line}" if step.line else step.label)
-        ended = plain(faces.summary(step))
+        words, ended = plain(step.line), plain(faces.summary(step))
+        words = words if len(words) <= faces.WIDE else f"{words[: faces.WIDE - 1]}…"
         if self._detail != "full":
-            yield f"⚙ {words if len(words) <= faces.WIDE else words[: faces.WIDE - 1] + '…'} · {ended}"
+            yield f"⚙ {': '.join(filter(None, (plain(step.label), words)))} · {ended}"
             return
-        line = plain(step.line).replace("`", "'")
+        line = words.replace("`", "'")
         yield f"**{plain(step.label)}**{f' `{line}`' if line else ''} · {ended}"
         for panel in faces.panels(step):
             yield ""

@@ -26,6 +26,7 @@ from clew.cli.output.text import (
     many,
     note,
     readable,
+    role_style,
     style,
     warn,
     width,
@@ -374,7 +375,7 @@ def _show_last_exchange(session: clew.Session) -> None:
     from clew.cli.output.conversation import item_lines, look
     from clew.sources.registry import rules_for
     from clew.turns.derive import is_prompt, items
-    from clew.turns.model import ProgramNote, entry
+    from clew.turns.model import ProgramNote, UserPrompt, entry
 
     rules, entries = rules_for(session), [entry(node) for node in session.path(last=EXCHANGE)]
     at = next((at for at in reversed(range(len(entries))) if is_prompt(entries[at], rules)), 0)
@@ -382,8 +383,10 @@ def _show_last_exchange(session: clew.Session) -> None:
         item for item in items(entries[at:], rules, project=session.cwd or "") if not isinstance(item, ProgramNote)
     ]
     for item in shown[:1] + shown[1:][-1:]:
-        lines = list(item_lines(item, look(fold=True)))
+        lines = list(item_lines(item, look(fold=True)))[2:]
+        role = "user" if isinstance(item, UserPrompt) else "assistant"
         warn("")
+        warn(role_style(role, role))
         for line in lines[:LINES]:
             warn(line)
         if len(lines) > LINES:

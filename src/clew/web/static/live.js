@@ -64,7 +64,8 @@ if (conv) {
     event.preventDefault();
     // A call without a result may have one now: its message is read again.
     const shown = [...document.querySelectorAll("#messages .msg")].slice(-20), end = shown.at(-1);
-    const waiting = shown.find((m) => m.querySelector(".call > summary > .i-stop")) ?? (end?.matches(".ai") ? end : null); // an answer may have grown
+    const grown = end?.matches(".ai") && newest - Number(end.id.slice(1)) < batch ? end : null; // the last answer may have grown
+    const waiting = shown.find((m) => m.querySelector(".call > summary > .i-stop")) ?? grown;
     const from = waiting ? Number(waiting.id.slice(1)) : last + 1, to = Math.min(newest, from + batch - 1);
     const answer = await fetch(`${base}/messages?from=${from}&to=${to}`).catch(() => null);
     if (!answer?.ok) { location.reload(); return; }
