@@ -38,7 +38,7 @@ def test_one_as_markdown(clew_cli, talk, tmp_path: Path):
     )
     full = clew_cli("export", session, "--as", "markdown").out
     assert full.startswith('---\ntitle: "A \\"title\\": x"\nid: ')
-    assert "**tool call** Bash" in full
+    assert "**Bash** `npm test`" in full
     short = clew_cli("export", session, "--as", "markdown", "--detail", "conversation").out
     assert "⚙ Bash: npm test" in short
     assert "aha" not in short

@@ -1,8 +1,0 @@
-"""An MCP (Model Context Protocol) server that lets agents search and read stored conversations, and write if allowed.
-
-``server(store)`` creates a server of the official SDK, which the extra ``clew[mcp]`` installs; ``clew mcp`` runs it.
-"""
-
-from clew.agents.mcp.tools import server
-
-__all__ = ["server"]
