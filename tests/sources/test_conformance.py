@@ -11,11 +11,17 @@ from typing import Any
 import pytest
 
 from clew.sources import Entry, Item, Part, Skip
-from clew.sources.claude_code import ClaudeCode
+from clew.sources.registry import source_named
 from clew.testing.sources import check
-from tests.sources.made import SESSION, claude_line, jsonl
+from tests.sources.samples import APPS, SAMPLES, Sample
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+CHANGES = "vscode-log"
+"""A sample whose log changes an answer until it is complete: each version that was imported stays."""
+FILES = list({one.source: one for one in (*APPS, *SAMPLES) if one.files and one.name != CHANGES}.values())
+"""A sample of each source that reads files."""
+SUBAGENTS = ("copilot-cli", "gemini-cli")
+"""Sources whose files have the lines of subagents among those of the conversation."""
 
 
 @pytest.fixture
@@ -44,12 +50,14 @@ def test_the_example_uses_public_names_alone() -> None:
     assert len(text.splitlines()) <= 120
 
 
-def test_a_source_of_clew_passes(tmp_path: Path) -> None:
-    """Claude Code's, with a log in which every line hangs on the one before it."""
-    lines = [claude_line(n + 1, n or None, "user" if n % 2 == 0 else "assistant", f"Text {n}") for n in range(6)]
-    sample = tmp_path / f"{SESSION}.jsonl"
-    sample.write_bytes(jsonl(lines))
-    outcomes = check(ClaudeCode(), sample, tmp_path / "checks")
+@pytest.mark.parametrize("sample", FILES, ids=lambda sample: sample.name)
+def test_sources_of_clew_pass(sample: Sample, tmp_path: Path) -> None:
+    """Each source of files, with the largest file of a sample."""
+    sample.write(tmp_path / "sample")
+    name = max(sample.files, key=lambda name: len(sample.files[name]))
+    reader = type(source_named(sample.source))()
+    whole = name.endswith(".jsonl") and sample.source not in SUBAGENTS
+    outcomes = check(reader, tmp_path / "sample" / name, tmp_path / "checks", whole=whole)
     assert [(one.name, one.why) for one in outcomes if not one.passed] == []
 
 
