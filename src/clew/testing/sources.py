@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import clew
 from clew.errors import ClewError
 from clew.sources import Entry, Found, Skip, Source, records, run
 from clew.sources.contract import Part
 from clew.sources.items import Item, items
+from clew.store.store import Store, open
 
 CUTS = 8
 """At how many places the sample is cut off, and how often its bytes are changed at random."""
@@ -71,11 +71,11 @@ class _Case(NamedTuple):
         """What the source reads in the sample. ClewError."""
         return list(self.source.read(self.item()))
 
-    def store(self, name: str = "store.db") -> clew.Store:
+    def store(self, name: str = "store.db") -> Store:
         """A store beside the sample's folder."""
-        return clew.open(self.file.parent.parent / f"{self.file.parent.name}-{name}")
+        return open(self.file.parent.parent / f"{self.file.parent.name}-{name}")
 
-    def bring(self, store: clew.Store) -> int:
+    def bring(self, store: Store) -> int:
         """Imports the sample; the number of new messages."""
         (outcome,) = run(store, [Found(self.item(), self.source)], again=True)
         assert outcome.state != "skipped", f"the import ended: {', '.join(outcome.skipped)}"
@@ -177,7 +177,7 @@ def _told(parts: list[Part]) -> list[tuple[Any, ...]]:
     ]
 
 
-def _stored(store: clew.Store) -> list[tuple[Any, ...]]:
+def _stored(store: Store) -> list[tuple[Any, ...]]:
     return [
         (one.id, one.head_id, [(node.id, node.parent_id, node.text) for node in one.history()])
         for one in sorted(store.sessions.list().all(), key=lambda one: one.id)
