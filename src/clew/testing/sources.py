@@ -92,8 +92,8 @@ def _recognised(case: _Case) -> None:
 
 def _repeatable(case: _Case) -> None:
     """A file that is read twice, or under another name, has the same messages with the same ids."""
-    first = _told(case.parts())
-    assert _told(case.parts()) == first, "a second reading differs"
+    first = _entries(case.parts())
+    assert _entries(case.parts()) == first, "a second reading differs"
     assert len([id for id, *_ in first if id is not None]) > 1, "the sample has fewer than two messages"
 
 
@@ -111,9 +111,9 @@ def _once(case: _Case) -> None:
     """A second import stores nothing new."""
     with case.store() as store:
         assert case.bring(store) > 1, "the import stored fewer than two messages"
-        before = _stored(store)
+        before = _contents(store)
         assert case.bring(store) == 0, "a second import stored messages again"
-        assert _stored(store) == before, "a second import changed something"
+        assert _contents(store) == before, "a second import changed something"
 
 
 def _same_bytes(case: _Case) -> None:
@@ -129,7 +129,7 @@ def _grows(case: _Case) -> None:
     data = case.file.read_bytes()
     with case.store("whole.db") as store:
         case.bring(store)
-        wanted = _stored(store)
+        wanted = _contents(store)
     for number, end in enumerate(_places(data)):
         with case.store(f"{number}.db") as store:
             case.file.write_bytes(data[:end])
@@ -137,7 +137,7 @@ def _grows(case: _Case) -> None:
                 list(run(store, [Found(case.item(), case.source)]))
             case.file.write_bytes(data)
             case.bring(store)
-            assert _stored(store) == wanted, f"after it was cut at byte {end}, something is missing or differs"
+            assert _contents(store) == wanted, f"after it was cut at byte {end}, something is missing or differs"
 
 
 def _damaged(case: _Case) -> None:
@@ -169,7 +169,7 @@ def _places(data: bytes) -> Iterator[int]:
     return (len(data) * number // (CUTS + 1) for number in range(1, CUTS + 1))
 
 
-def _told(parts: list[Part]) -> list[tuple[Any, ...]]:
+def _entries(parts: list[Part]) -> list[tuple[Any, ...]]:
     return [
         (part.id, part.key, part.parent, part.raw)
         for part in parts
@@ -177,7 +177,7 @@ def _told(parts: list[Part]) -> list[tuple[Any, ...]]:
     ]
 
 
-def _stored(store: Store) -> list[tuple[Any, ...]]:
+def _contents(store: Store) -> list[tuple[Any, ...]]:
     return [
         (one.id, one.head_id, [(node.id, node.parent_id, node.text) for node in one.history()])
         for one in sorted(store.sessions.list().all(), key=lambda one: one.id)
