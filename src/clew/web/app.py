@@ -89,9 +89,10 @@ class Pages:
                 f"- {shown_line(row.title)} · {row.tool.title} · {row.when} · /c/{row.key}" for row in found.rows
             )
         if not found.rows and not filters.chosen and cursor is None:
-            return self._page("empty.html")
+            return self._page("empty.html", stamp=self._site.list_stamp())
         older = None if found.next is None else self._site.link(filters.url("/", after=found.next))
-        return self._page("list.html", found=found, filters=filters, older=older)
+        stamp = "" if cursor else self._site.list_stamp()
+        return self._page("list.html", found=found, filters=filters, older=older, stamp=stamp)
 
     def conversation(self, request: Request) -> Response:
         """A window of a conversation."""
@@ -204,8 +205,9 @@ class Pages:
         asked, form = finding.Asked.read(self._site.query(request.query_params)), form_of(request)
         typing = form == "json" and request.query_params.get("typing") == "1"
         results = finding.find_all(
-            self._site.store, asked, utc_now(), self._site.secrets, self._site.still_open, typing=typing
+            self._site.store, asked, utc_now(), self._site.secrets, self._site.note_progress, typing=typing
         )
+        self._site.search_done()
         if form == "json":
             value = finding.results_value(results, self._name if typing else str)
             return json_answer({**value, "find": self._site.url_words(asked.words)} if typing else value)
@@ -321,8 +323,8 @@ class Pages:
         return RedirectResponse(self._site.link(f"{own_path(form.get('to', ''))}?{urlencode(query)}"), 303)
 
     def state(self, request: Request) -> Response:
-        """When the store locks, for an open page. This request does not count as use."""
-        return json_answer({"locks_in": self._site.locks_in()})
+        """When the store locks, how far the index is, and whether the list has changed. Does not count as use."""
+        return json_answer(self._site.state())
 
     async def lock(self, request: Request) -> Response:
         """Locks a store that was unlocked on the page."""

@@ -122,13 +122,40 @@ const outline = $("#outline ol");
 const lines = () => $$("a[data-number]", outline);
 async function moreOutline() {
   const link = $("#outline [data-more]");
-  if (!link) return false;
+  if (!link || link.parentElement.hidden) return false;
   const answer = await fetch(link.href).catch(() => null);
   if (!answer?.ok) return false;
   const page = new DOMParser().parseFromString(await answer.text(), "text/html"), found = $("#prompts", page);
   outline.append(...found.children);
-  if (found.dataset.more) link.href = `${base}/outline?from=${found.dataset.more}${withHead}`; else link.parentElement.remove();
+  setMore(found.dataset.more);
   return true;
+}
+function setMore(from) {
+  const link = $("#outline [data-more]");
+  if (from) { link.href = `${base}/outline?from=${from}${withHead}`; link.dataset.more = from; }
+  link.parentElement.hidden = !from;
+}
+// The list of prompts holds a part of a long conversation. It follows what is read, also after a jump.
+let following = false;
+async function followOutline(number) {
+  const link = $("#outline [data-more]"), first = $("#outline [data-first]");
+  if (!link || !first || following) return;
+  const from = first.parentElement.hidden ? 1 : Number(lines()[0]?.dataset.number ?? 1);
+  const upto = link.parentElement.hidden ? Infinity : Number(link.dataset.more);
+  if (number >= from && number < upto) return;
+  following = true;
+  if (number >= upto && number < upto + 400) await moreOutline();
+  else {
+    const start = Math.max(1, number - 150), answer = await fetch(`${base}/outline?from=${start}${withHead}`).catch(() => null);
+    if (answer?.ok) {
+      const found = $("#prompts", new DOMParser().parseFromString(await answer.text(), "text/html"));
+      outline.replaceChildren(...found.children);
+      first.parentElement.hidden = start === 1;
+      setMore(found.dataset.more);
+    }
+  }
+  following = false;
+  markLine();
 }
 $("#outline")?.addEventListener("click", (e) => {
   if (e.target.closest("[data-more]")) { e.preventDefault(); moreOutline(); }
@@ -156,8 +183,13 @@ function move(step) {
   next?.scrollIntoView({ block: "nearest" });
 }
 const markLine = () => {
-  const here = $$(".msg.you", list).findLast((m) => m.getBoundingClientRect().top < innerHeight / 2);
-  const number = here ? numberOf(here) : 0, pane = $("#outline");
+  const focused = document.activeElement?.closest?.(".msg"), at = focused?.getBoundingClientRect();
+  const seen = at && at.bottom > 0 && at.top < innerHeight;
+  const here = seen ? focused : messages().findLast((m) => m.getBoundingClientRect().top < 160) ?? messages()[0];
+  if (!here) return;
+  followOutline(numberOf(here));
+  const prompts = lines().filter((a) => !a.parentElement.classList.contains("gap"));
+  const number = Number(prompts.findLast((a) => Number(a.dataset.number) <= numberOf(here))?.dataset.number ?? 0), pane = $("#outline");
   for (const a of lines()) {
     if (Number(a.dataset.number) !== number) { a.removeAttribute("aria-current"); continue; }
     if (a.hasAttribute("aria-current")) continue;
@@ -167,7 +199,7 @@ const markLine = () => {
   }
 };
 let queued = false;
-addEventListener("scroll", () => { if (!queued) { queued = true; requestAnimationFrame(() => { queued = false; markLine(); }); } }, { passive: true });
+for (const event of ["scroll", "focusin"]) addEventListener(event, () => { if (!queued) { queued = true; requestAnimationFrame(() => { queued = false; markLine(); }); } }, { passive: true });
 
 // -- matches: marked where they are, and the folds around them opened
 const words = $("#find").defaultValue.toLowerCase().replace(/["*]/g, " ").split(/\s+/).filter(Boolean);
@@ -216,6 +248,14 @@ function reveal() {
   message?.focus({ preventScroll: true });
 }
 addEventListener("hashchange", reveal);
+
+// -- branches: those that match what is typed
+$("#branch-q")?.addEventListener("input", (e) => {
+  const typed = e.target.value.trim().toLowerCase(), tree = $(".branches .tree");
+  tree.classList.toggle("filtering", typed !== "");
+  for (const li of $$(".stubs > li", tree)) li.hidden = !li.textContent.toLowerCase().includes(typed);
+  for (const li of $$(":scope > li", tree)) if ($(".stubs", li)) li.hidden = !$(".stubs > li:not([hidden])", li);
+});
 
 // -- selection: from here to here
 let from = 0, to = 0, single = 0;

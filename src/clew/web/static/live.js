@@ -80,6 +80,5 @@ if (conv) {
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) { source?.close(); source = null; } else if (!source && !gone) connect();
   });
-  document.addEventListener("clew:restored", () => { gone = false; show(); source?.close(); connect(); });
   if (!document.hidden) connect();
 }
