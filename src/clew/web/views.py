@@ -16,12 +16,12 @@ from markupsafe import Markup
 from clew.base.messages import ToolResult, texts
 from clew.engine.node import Node
 from clew.errors import ClewError, Corrupted
-from clew.exports.render.message import Entry, entry
 from clew.exports.render.text import LINE, attribute, inline
 from clew.sources.contract import Source
 from clew.sources.registry import resume_elsewhere, sources
 from clew.store.origin import origin_of
 from clew.store.session import Session
+from clew.turns.model import Entry, entry
 from clew.web.secrets import SecretFinder
 
 RAW = 1_000_000
@@ -38,6 +38,7 @@ _BADGES = {"claude-code": ("CC", "cc"), "codex": ("Cx", "cx"), "chatgpt": ("GP",
            "otel": ("OT", "ge"), OWN: ("cl", "ow")}  # fmt: skip
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_NUMBERED = re.compile("[0-9a-f-]{6,}").fullmatch
 _SPACE = re.compile(r"\s+")
 
 
@@ -71,6 +72,12 @@ def resume_command(session: Session) -> str:
     if command is None:
         return f"clew chat -c {session.handle}"
     return f"cd {quote(session.cwd)} && {command}" if session.cwd else command
+
+
+def agent_name(session: Session) -> str:
+    """The name of a subagent: its kind, else its task; not the number that some programs give it."""
+    agent = session.agent or ""
+    return session.title or "Subagent" if not agent or _NUMBERED(agent) else agent
 
 
 def project_of(session: Session) -> str:
@@ -119,7 +126,12 @@ def snippet(node: Node, finder: SecretFinder, width: int = 160) -> str:
         message = node.message
     except ClewError:
         return "Damaged message"
-    words = _one_line(finder.in_line(" ".join(texts(message.blocks)), 20 * width)).strip()
+    return shorten(" ".join(texts(message.blocks)), finder, width)
+
+
+def shorten(text: str, finder: SecretFinder, width: int) -> str:
+    """The first words of a text on one line, with secrets named instead of shown."""
+    words = _one_line(finder.in_line(text, 20 * width)).strip()
     return words if len(words) <= width else f"{words[: width - 1]}…"
 
 
