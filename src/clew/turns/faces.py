@@ -33,8 +33,8 @@ FACES: dict[str, FaceKind] = {name: kind for kind, names in _KINDS.items() for n
 _MCP = re.compile(r"mcp__(?P<server>.+?)__(?P<tool>.+)")
 _TELLING = (
     "command", "cmd", "script", "code", "file_path", "filepath", "filePath", "path", "filename", "absolute_path",
-    "notebook_path", "files", "pattern", "query", "q", "url", "uri", "description", "prompt", "task", "input", "text",
-    "name",
+    "notebook_path", "files", "pattern", "query", "q", "url", "uri", "subject", "description", "prompt", "task",
+    "input", "text", "name",
 )  # fmt: skip
 """Names of arguments, the most telling first."""
 _BEFORE = ("old_string", "old_str", "old_text", "oldText", "oldString", "old_source")
@@ -207,7 +207,7 @@ def summary(step: Step) -> str:
         words = [f"exit {code}"]
     elif result.is_error:
         words = ["error"]
-    elif step.kind in ("todos", "plan", "question", "agent"):
+    elif step.kind in ("todos", "plan", "question", "agent") or (step.kind == "web" and not result.content):
         words = ["done"]
     else:
         count = len(text.splitlines())
@@ -344,7 +344,8 @@ def _questions(call: ToolCall, result: ToolResult | None) -> Iterator[Question]:
     given = call.arguments.get("questions")
     text = result_text(result)
     questions = [one for one in given if isinstance(one, dict)] if isinstance(given, list) else [call.arguments]
-    for one in questions:
+    chosen = _chosen(text)
+    for number, one in enumerate(questions):
         asked = _text(one, ("question", "text", "prompt", "message"))
         if asked is None:
             continue
@@ -354,7 +355,20 @@ def _questions(call: ToolCall, result: ToolResult | None) -> Iterator[Question]:
             if isinstance(option, str | dict)
         ]
         found = re.search(rf'"{re.escape(asked)}"\s*[=:]\s*"((?:[^"\\]|\\.)*)"', text)
-        yield Question(asked, options, found[1] if found else text.strip() if len(questions) == 1 else "")
+        picked = chosen.get(str(one.get("id")), chosen.get(str(number)))
+        said = ", ".join(map(str, picked)) if isinstance(picked, list) else picked if isinstance(picked, str) else ""
+        yield Question(asked, options, said or (found[1] if found else text.strip() if len(questions) == 1 else ""))
+
+
+def _chosen(text: str) -> dict[str, Any]:
+    """The answers of Codex and of Gemini CLI: JSON by the id or the number of the question."""
+    try:
+        found = msgspec.json.decode(text, type=dict[str, dict[str, Any]])
+    except (msgspec.MsgspecError, RecursionError):
+        return {}
+    return {
+        name: one.get("answers") if isinstance(one, dict) else one for name, one in found.get("answers", {}).items()
+    }
 
 
 def _rows(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
