@@ -14,7 +14,7 @@ from clew.providers.usage import usage_of
 from clew.store.origin import origin_of
 from clew.store.session import Session, row_of
 from clew.store.store import Store
-from clew.store.usage import Answers, UsageGroup, Spent
+from clew.store.usage import Answers, Spent, UsageGroup
 
 Progress = Callable[[int, int], None]
 PAGE = 500
