@@ -28,6 +28,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from tools import checklist, house  # noqa: E402
+from tools.man import manual  # noqa: E402
 
 SOURCE = ROOT / "src/clew"
 REFERENCE = ROOT / "docs/reference"
@@ -339,8 +340,6 @@ ELSEWHERE = {"HEAD", "errors", "keys", "redaction", "retention"}
 
 def main() -> int:
     """Writes the pages, or checks everything."""
-    from clew.cli.commands.help import manual
-
     shown = checklist.items(), checklist.marks()
     pages = {"cli.md": cli_page(), "api.md": api_page(), "errors.md": errors_page(), "clew.1": manual()}
     pages["checklist.md"] = WRITTEN + checklist.page(*shown)

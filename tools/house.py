@@ -68,7 +68,7 @@ LIMITS = {
     "imports below the waist": 0,
     "functions over a Tx above the store": 0,
 }
-CEILINGS: dict[str, int] = {"imports below the waist": 2, "functions over a Tx above the store": 1}
+CEILINGS: dict[str, int] = {"imports below the waist": 2}
 """Measures that are still over their limit, with the number they have now. It may only shrink."""
 
 CORE = {"backends", "engine", "upkeep", "store"}

@@ -1,4 +1,4 @@
-"""What a shell offers after Tab, in real shells; help and the manual."""
+"""What a shell offers after Tab, in real shells; and help."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 import clew
-from clew.cli.commands.help import manual
 from clew.cli.exits import MEANINGS
-from clew.cli.root import COMMANDS
 from tests.cli.conftest import Run
 from tests.cli.shells import START, Shell
 from tests.cli.shells import program as ours
@@ -129,23 +127,3 @@ def test_help(clew_cli: Run) -> None:
     done = clew_cli("help", "nothing")
     assert (done.code, "exit-codes" in done.err) == (2, True)
     assert clew_cli("help", "show", "x").code == 2
-
-
-def test_the_manual_has_everything(clew_cli: Run) -> None:
-    """Each command with its options, and each exit code; and man can read it."""
-    page = manual()
-    assert clew_cli("help", "manual").out == page
-    for name in COMMANDS:
-        assert f".SS clew {name}".replace("-", "\\-") in page
-    assert page.count("\n.TP\n") > 100
-    lint = subprocess.run(
-        [need("mandoc"), "-T", "lint", "-W", "error"], input=page, capture_output=True, text=True, check=False
-    )
-    assert (lint.returncode, lint.stdout) == (0, "")
-    shown = subprocess.run(
-        [need("mandoc"), "-T", "ascii"], input=page, capture_output=True, text=True, check=True
-    ).stdout
-    plain = shown.replace("_\b", "")
-    assert "clew append" in "".join(char for at, char in enumerate(plain) if plain[at + 1 : at + 2] != "\b").replace(
-        "\b", ""
-    )

@@ -261,7 +261,7 @@ def test_folders_are_those_that_platformdirs_names(kind, value, monkeypatch):
     """It is not asked where the answer is plain, and would say the same."""
     import platformdirs
 
-    from clew.cli.setup.folders import user_folder
+    from clew.cli.setup.settings import user_folder
 
     monkeypatch.delenv(name := f"XDG_{kind.upper()}_HOME", raising=False)
     if value is not None:

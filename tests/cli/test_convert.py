@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import clew
-from clew.cli.commands.convert import convert
+from clew.cli.commands.snapshot import convert
 from clew.snapshots import Snapshot, new_snapshot
 from tests.convert import vectors
 

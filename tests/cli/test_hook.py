@@ -16,7 +16,7 @@ import pytest
 import clew
 from clew import agents
 from clew.checkpoints import Checkpoints
-from clew.cli.agent_hook.prompts import last_prompt
+from clew.cli.commands.hook import last_prompt
 from clew.sources import lines, records
 from clew.sources.history import ImportHistory
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from clew.cli.agent_hook.settings import is_hook, own_command
+from clew.cli.agent_hook.install import is_hook, own_command
 from tests.cli.terminal import at_a_terminal
 
 EVENTS = {"PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SubagentStop", "SessionEnd"}

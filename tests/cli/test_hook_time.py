@@ -102,7 +102,7 @@ def test_what_does_not_stop_is_ended() -> None:
     """Whatever the main thread does with the interruption, the process ends, with exit code 0."""
     code = """
 import time
-from clew.cli.agent_hook.deadline import limit
+from clew.cli.commands.hook import limit
 with limit(0.2):
     while True:
         try:

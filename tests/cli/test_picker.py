@@ -13,12 +13,11 @@ from textual.pilot import Pilot
 from textual.widgets import Input, OptionList, Static
 
 import clew
-from clew.cli.output.origin import own_command
 from clew.cli.picker.app import Picker, PickerResult
 from clew.cli.picker.catalog import SHOWN, Catalog, repository
 from clew.cli.picker.command import resume_command
 from clew.cli.picker.preview import preview
-from clew.store.origin import Origin
+from clew.sources.registry import resume_elsewhere
 from tests.cli.tmux import Terminal
 
 Act = Callable[[Picker, Pilot[PickerResult]], Awaitable[Any]]
@@ -383,12 +382,12 @@ def test_tool_branch_and_fork_are_shown(store, tmp_path):
     assert f"fork of {made.handle} Imported" in preview(store, other).head.plain
 
 
-def test_the_own_command_of_a_tool(store):
+def test_the_own_command_of_a_tool():
     """It names the id there; an id that could be an option is not run."""
-    assert own_command(Origin("claude-code", "5f2c")) == "claude --resume 5f2c"
+    assert resume_elsewhere("claude-code", "5f2c") == "claude --resume 5f2c"
     for id in ("", "--dangerous", "a b", "a;b"):
-        assert own_command(Origin("claude-code", id)) is None
-    assert own_command(Origin()) is None
+        assert resume_elsewhere("claude-code", id) is None
+    assert resume_elsewhere("", "") is None
 
 
 def test_enter_on_another_tools_conversation_asks(db, tmp_path):

@@ -149,7 +149,7 @@ def test_the_settings_redact_whatever_is_stored(clew_cli, talk, db, tmp_path, mo
     os.unlink(".clew.toml")
     assert clew_cli("append", input=json.dumps({"text": CANARY}), env={"CLEW_REDACT": "off"}).lines[0].keys() == {"id"}
     assert clew_cli("append", input="", env={"CLEW_REDACT": "most"}).code == 2
-    monkeypatch.setattr("clew.cli.setup.redaction_rules.rules", None)
+    monkeypatch.setattr("clew.cli.setup.open_store.rules", None)
     assert [clew_cli(*args).code for args in (["ls"], ["show", session], ["verify"], ["doctor"])] == [0, 0, 0, 0]
 
 

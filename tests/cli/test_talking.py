@@ -17,11 +17,10 @@ from clew.base.files import mount_of
 from clew.base.messages import Text, Thinking, ToolCall, ToolResult
 from clew.chat.protocols import Event, Reply
 from clew.cli.chat import models
-from clew.cli.chat.answer import Screen
+from clew.cli.chat.answer import Blocks, Screen
 from clew.cli.chat.attachments import LARGEST, question, repeat_question
 from clew.cli.chat.conversation import ChatSession
 from clew.cli.chat.interrupts import ENOUGH, Interrupts
-from clew.cli.chat.markdown_stream import Blocks
 from clew.cli.chat.prompt_input import completions, reader
 from clew.cli.chat.slash_commands import COMMANDS, ChatState, Quit, is_command
 
@@ -123,7 +122,7 @@ def test_editing_is_refused_without_memory(sealed_desk, desk, monkeypatch):
     """Where no folder is in memory, a sealed store's text is not given to an editor; that of a plain one is."""
     say(sealed_desk, "canary")
     say(desk, "canary")
-    monkeypatch.setattr("clew.cli.chat.editing.memory_folder", lambda: None)
+    monkeypatch.setattr("clew.cli.chat.slash_commands.memory_folder", lambda: None)
     monkeypatch.setenv("EDITOR", "sed -i s/canary/more/")
     with pytest.raises(clew.Invalid, match="sealed store"):
         sealed_desk.command("/edit")

@@ -14,8 +14,8 @@ import msgspec
 
 from clew.adapters.keyed import Keyed
 from clew.base.messages import Block, Media, Native, Text, Thinking, ToolCall, ToolResult
+from clew.engine.titles import title_of
 from clew.providers.neutral import neutral
-from clew.sources.titles import from_prompt
 from clew.store.session import Session
 from clew.store.store import Store
 from clew.store.unit import Unit
@@ -138,8 +138,4 @@ def _parts(blocks: Sequence[Block]) -> Iterator[Any]:
 
 
 def _title(store: Store, chain: Sequence[_Link]) -> str | None:
-    for link in chain:
-        seen = neutral(store.redacted(link.message))
-        if seen.role == "user":
-            return from_prompt(seen.text)
-    return None
+    return title_of(neutral(store.redacted(link.message)) for link in chain)

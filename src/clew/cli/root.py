@@ -22,7 +22,7 @@ COMMANDS = {
     "import": ("import_", "Import conversations of other programs, and from files."),
     "sources": ("sources", "List the histories that can be imported."),
     "chat": ("chat", "Chat with a model; every message is stored."),
-    "run": ("run", "Ask a model as a subagent, in a separate conversation."),
+    "run": ("chat", "Ask a model as a subagent, in a separate conversation."),
     "append": ("append", "Store messages given as JSON lines."),
     "ls": ("ls", "List conversations, most recently active first."),
     "tree": ("tree", "Show messages as a tree."),
@@ -50,19 +50,19 @@ COMMANDS = {
     "snapshot": ("snapshot", "Save, convert and restore whole conversations."),
     "key": ("key", "Create, rotate and export the key of a sealed store."),
     "retention": ("retention", "Set how long conversations are kept; purge expired ones."),
-    "audit": ("audit", "Show who did what, and when."),
+    "audit": ("upkeep", "Show who did what, and when."),
     "redact": ("redact", "Find stored secrets, and remove them."),
     "verify": ("upkeep", "Check everything in the store for damage."),
     "doctor": ("doctor", "Check settings, permissions, disk space and pending work."),
     "quarantine": ("quarantine", "Isolate, restore or purge damaged messages."),
     "export": ("export", "Write conversations to files: JSONL, Markdown, HTML, or as they were."),
     "backup": ("upkeep", "Copy the store to a file, even while it is in use."),
-    "copy": ("copy", "Copy a store from a file to a server, or back."),
-    "gc": ("gc", "Remove unused attachments from object storage."),
-    "relocate": ("relocate", "Update the directory of a project that has moved."),
+    "copy": ("upkeep", "Copy a store from a file to a server, or back."),
+    "gc": ("upkeep", "Remove unused attachments from object storage."),
+    "relocate": ("change", "Update the directory of a project that has moved."),
     "mcp": ("mcp", "Let agents search and read conversations over MCP."),
     "config": ("config", "Show and change settings."),
-    "completion": ("completion", "Print the shell completion script."),
+    "completion": ("help", "Print the shell completion script."),
     "help": ("help", "Explain a command or a topic."),
     "tour": ("tour", "See the main features at work in a temporary store."),
 }
@@ -110,7 +110,7 @@ class Root(click.Group):
         assert isinstance(command, click.Command)
         command.short_help = COMMANDS[cmd_name][1]
         if ctx.resilient_parsing:  # a shell asks for completions
-            from clew.cli.commands.completion import add_completions
+            from clew.cli.commands.help import add_completions
 
             add_completions(command)
         return command

@@ -1,8 +1,9 @@
-"""Titles made from the first question, and their removal when it is deleted."""
+"""Titles made from the first prompt that says something, and their removal when it is deleted."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -18,23 +19,78 @@ from clew.engine.session_data import AGAIN, SOURCE, SessionData, note_changes, p
 from clew.errors import Corrupted
 from clew.providers.view import view
 
-LONGEST = 60
+LONGEST = 80
+"""Characters of a title."""
+_READ = 8 * LONGEST
+"""Characters of a text that a title is made from."""
 _ELLIPSIS = "…"
+_WRAPPER = re.compile(
+    r"\s*<(system-reminder|ide_\w+|command-\w+|local-command-\w+|bash-\w+|user-memory-input|task-notification|tick"
+    r"|environment_context|environment_details|user_instructions|user_info)\b[^>]*>(?:.*?</\1>|.*)\s*",
+    re.DOTALL,
+).match
+"""A text that a program puts before a prompt, or in its place."""
+_NOT_TYPED = ("Caveat: The messages below", "[Request interrupted")
+"""How texts begin that programs write in the user's name."""
+_FAILURE = re.compile(
+    r"Traceback \(most recent|Exception in thread|panic: |thread '|([\w$]+\.)*[\w$]*(Error|Exception)(: |$)"
+).match
+"""How a failure begins that was pasted from a terminal."""
+_UNSAID = re.compile(r"/[\w:.-]+$|<[A-Za-z]").match
+"""A command without words, and text in tags, which programs put in the place of a prompt."""
+_WORD = re.compile(r"[^\W_]+")
+_EMPTY = re.compile(
+    r"a|again|ahead|all|alright|and|carry|continue|cool|do|fine|go|good|great|hello|hey|hi|i|it|just|k|keep|lgtm|looks|me"
+    r"|nah|next|nice|no|nope|now|ok|okay|on|perfect|please|proceed|resume|retry|right|sounds|sure|test|thanks?|that|the"
+    r"|then|this|try|up|very|well|y|yeah|yep|yes|you|\d+"
+).fullmatch
+"""Words of prompts that only tell the model to continue, or greet it."""
+
+
+def title_line(text: str | None) -> str | None:
+    """A text as a title: the beginning of it, on one line and without control characters. None if it has no words."""
+    words = "" if text is None else _line(text)
+    return (words if len(words) <= LONGEST else words[: LONGEST - 1].rstrip() + _ELLIPSIS) or None
+
+
+def typed_words(text: str) -> str:
+    """The text of a prompt without what programs put before it; empty if nothing in it was typed."""
+    if text.lstrip()[:1] == "<":
+        while found := _WRAPPER(text):
+            text = text[found.end() :]
+    return "" if text.lstrip().startswith(_NOT_TYPED) else text
+
+
+def says_something(prompt: str) -> bool:
+    """False for a prompt like "yes, go ahead", for a command alone, text in tags, and a failure that was pasted."""
+    prompt = prompt.strip()
+    if _UNSAID(prompt) or _FAILURE(prompt):
+        return False
+    return not all(map(_EMPTY, _WORD.findall(prompt[:_READ].lower())))
+
+
+def prompt_title(prompts: Iterable[str], *, typed: Callable[[str], str] = typed_words) -> str | None:
+    """A title for a conversation without one: the first prompt that says something, else the first one.
+
+    `typed` returns the words of a prompt that a person has typed.
+    """
+    first: str | None = None
+    for text in prompts:
+        title = title_line(typed(text))
+        if title is not None and says_something(title):
+            return title
+        first = first or title
+    return first
 
 
 def title_of(said: Iterable[AnyMessage]) -> str | None:
-    """The first words of the first question, on one line."""
-    for one in said:
-        words = _words(one)
-        if words:
-            return words if len(words) <= LONGEST else words[: LONGEST - 1].rstrip() + _ELLIPSIS
-    return None
+    """A title for a conversation that begins with these messages; None if the user said nothing."""
+    return prompt_title(text for one in said if (text := _prompt(one)))
 
 
 def renewed(title: str | None, old: AnyMessage, new: AnyMessage) -> str | None:
     """`title`; if it was made from a message that has a new version, a title made from that."""
-    words = _words(old)
-    return title_of([new]) if title and words and _made_of(title, {words}) else title
+    return title_of([new]) if title and _made_of(title, _words(old)) else title
 
 
 def of_cuts(engine: Engine, tx: Tx, cuts: Sequence[RunCut]) -> set[str]:
@@ -47,11 +103,9 @@ def of_cuts(engine: Engine, tx: Tx, cuts: Sequence[RunCut]) -> set[str]:
             for place in places:
                 node = engine.node(place)
                 try:
-                    words = _words(node.said) if node.role == "user" else ""
+                    found |= _words(node.said) if node.role == "user" else set()
                 except Corrupted:  # a damaged message cannot be compared
                     continue
-                if words:
-                    found.add(words)
     return found
 
 
@@ -94,7 +148,20 @@ def _summarised(data: SessionData) -> bool:
     return isinstance(kept, dict) and kept.get("summary") is not None
 
 
-def _words(said: AnyMessage) -> str:
-    """The start of a user message on one line, as long as a title needs; empty for other messages."""
+def _words(said: AnyMessage) -> set[str]:
+    """What a title may be made of: the start of a prompt on one line, with and without what programs put before it."""
+    text = _prompt(said)
+    return {words for words in (_line(text), _line(typed_words(text))) if words}
+
+
+def _prompt(said: AnyMessage) -> str:
+    """The text of a message of the user; empty for other messages."""
     message = said if isinstance(said, Message) else view(said)
-    return " ".join(message.text[:400].split()) if message.role == "user" else ""
+    return message.text if message.role == "user" else ""
+
+
+def _line(text: str) -> str:
+    words = " ".join(text[:_READ].split())
+    if words.isprintable():
+        return words
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in words).split())

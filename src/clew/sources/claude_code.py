@@ -16,7 +16,6 @@ them, and is joined to the summary here.
 from __future__ import annotations
 
 import os
-import re
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from itertools import islice
@@ -25,6 +24,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from clew.base.messages import Native
+from clew.engine.titles import says_something, typed_words
 from clew.sources.claude_code_files import (
     LineMessage,
     Place,
@@ -70,15 +70,6 @@ _RECORDS = frozenset({
     "bridge-session", "api-request", "api-request-shape", "api-request-blob", "atis-latch", "tools-used", "cost-state",
 })  # fmt: skip
 """Types of lines by which a log is recognised if its name is that of a session."""
-
-
-_NOT_TYPED = (
-    "<command-", "<local-command-", "<system-reminder>", "<bash-", "<user-memory-input>", "<task-notification>",
-    "Caveat: The messages below", "[Request interrupted", "<tick>",
-)  # fmt: skip
-"""How texts begin that are in the user's name and were not typed as a prompt."""
-_GLUED = re.compile(r"\s*<(ide_\w+|system-reminder)>.*?</\1>\s*", re.DOTALL)
-"""What an editor puts before a prompt."""
 
 
 class _Link(NamedTuple):
@@ -414,7 +405,7 @@ class Titles:
         """For each summary of this file whose message was not met: whether it came after other messages."""
         self._has_chain = False
         self._prompted: set[str] = set()
-        """The conversations whose first prompt was read."""
+        """The conversations of which a prompt was read that says something."""
 
     def state(self) -> dict[str, Any]:
         """The titles so far, without summaries in other files. Has no texts, so that it cannot contain a secret."""
@@ -450,15 +441,16 @@ class Titles:
             self._summed.pop(uuid, None)
 
     def has_prompt(self, conversation: str) -> bool:
-        """True if the first prompt was read."""
+        """True if a prompt was read that says something."""
         return conversation in self._prompted
 
     def prompt(self, conversation: str, text: str) -> str | None:
-        """The words of the first prompt; None if it is a command, a text of the program, or has no words."""
-        words = _GLUED.sub("", text, count=1) if text.lstrip().startswith("<") else text
-        if not words.strip() or words.lstrip().startswith(_NOT_TYPED):
+        """The words of a prompt; None if it is a command, a text of the program, or has no words."""
+        words = typed_words(text)
+        if not words.strip():
             return None
-        self._prompted.add(conversation)
+        if says_something(words):
+            self._prompted.add(conversation)
         return words
 
     def of(self, conversation: str, session: str | None) -> str | None:

@@ -23,6 +23,7 @@ from typing import IO, Any, NamedTuple
 import msgspec
 
 from clew.base.messages import Native
+from clew.engine.titles import says_something
 from clew.errors import ClewError, Invalid, MissingPackage
 from clew.providers.histories.programs import codex_prompt, codex_role
 from clew.sources.contract import (
@@ -136,7 +137,7 @@ class _Reader:
         self._has_records = False
         self._prompt: str | None = None
         self._is_prompted = False
-        """True after the first prompt, of this file or of the one that it continues."""
+        """True after the first prompt that says something, of this file or of the one that it continues."""
 
     def read(self, item: Item, mark: ReadMark | None = None) -> Generator[Part, None, ReadMark | None]:
         """The parts of the file, from a mark on."""
@@ -313,7 +314,9 @@ class _Reader:
 
     def _take_prompt(self, typed: str | None) -> None:
         if typed is not None and not self._is_prompted:
-            self._prompt, self._is_prompted = typed, True
+            self._prompt = self._prompt or typed
+            if says_something(typed):
+                self._prompt, self._is_prompted = typed, True
 
     def _name(self, line: RolloutLine, body: bytes) -> tuple[str, str]:
         """What the id of a message is derived from."""

@@ -13,16 +13,17 @@ from itertools import islice
 import msgspec
 
 from clew.base import codec, ids
-from clew.base.messages import REDACTION
+from clew.base.messages import REDACTION, AnyMessage
 from clew.engine.session_data import AGAIN, SOURCE
-from clew.errors import Conflict
+from clew.engine.titles import prompt_title, says_something
+from clew.errors import Conflict, Invalid
+from clew.providers.neutral import neutral
 from clew.sources.batches import Batch, Drafter, Ready, StoredBatch, name_records, record_rows
 from clew.sources.contract import About, Entry, FileCopies
 from clew.sources.file_copies import merge, store_copies
 from clew.sources.identity import Claim, Decided, MessageIds, Placed, claims, file_label, find_session, is_held
 from clew.sources.layout import FileName, laid_out, layout_entry, origin_of, record_id
 from clew.sources.runs import Change
-from clew.sources.titles import from_prompt, prompt_in
 from clew.sources.values import storable
 from clew.sources.writing import ConversationFacts, SessionWriter, session_id
 from clew.store.session import Session, is_same
@@ -73,6 +74,8 @@ class ConversationImport:
         self._fresh = fresh
         self._drafter = Drafter(store, self._made_session, self._has)
         self._looked_at = 0
+        self._is_prompted = False
+        """True if the source gives the prompt."""
         """Messages in which the first prompt was looked for."""
         self._laid: set[str] | None = None
         """Ids of the messages whose place is known; None until a message turns up that is stored already."""
@@ -100,7 +103,8 @@ class ConversationImport:
         told = {name: value for name in About.__struct_fields__ if (value := getattr(about, name)) is not None}
         if about.prompt is not None:  # redacted before it is cut, because the cut may split a secret
             whole = self._store.redacted(storable(about.prompt).encode()).decode()
-            told["prompt"] = from_prompt(whole) or ""
+            told["prompt"] = prompt_title([self.about.prompt or "", whole]) or ""
+            self._is_prompted = True
         told |= {name: storable(told[name]) for name in _SHOWN if name in told}
         if self.withheld:
             told = {name: value for name, value in told.items() if name not in _DERIVED}
@@ -256,12 +260,13 @@ class ConversationImport:
         return find_session(unit, self.id)
 
     def _find_prompt(self, made: Iterable[Draft]) -> None:
-        """Takes the first message of the user as the prompt, unless the source gave a title or the prompt."""
+        """Takes a message of the user as the prompt, unless the source gave a title or the prompt."""
         for draft in islice(made, max(0, _FIRST - self._looked_at)):
-            if self.about.title is not None or self.about.prompt is not None or self.stored_before:
+            before = self.about.prompt or ""
+            if self.about.title is not None or self._is_prompted or self.stored_before or says_something(before):
                 return
             self._looked_at += 1
-            found = from_prompt(prompt_in(codec.decode(draft.encoded.payload, "")))
+            found = prompt_title([before, _prompt_in(codec.decode(draft.encoded.payload, "")) or ""])
             self.about = msgspec.structs.replace(self.about, prompt=found)
 
     def _in_trash(self, session: Session | None) -> bool:
@@ -387,3 +392,12 @@ class ConversationImport:
         self._described = self.about if last else None
         self._made = None
         self._being_made = self._being_made or any(one.session == self.id and one.created for one in done.changes)
+
+
+def _prompt_in(message: AnyMessage) -> str | None:
+    """The text of a message, if it is a prompt of the user; None if it is not, or cannot be read."""
+    try:
+        seen = neutral(message)
+    except (msgspec.MsgspecError, Invalid, RecursionError):
+        return None
+    return seen.text if seen.role == "user" and seen.text.strip() else None

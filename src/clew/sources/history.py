@@ -1,13 +1,13 @@
 """Which files were imported, and what they were like, so that an unchanged file is not read again.
 
 Each file has a document of its own kind, under a keyed hash of its path. The document of a file with one conversation
-is deleted with that conversation's session.
+is deleted with that conversation's session. A deletion in the store does not change the files: `originals` finds them.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
@@ -16,12 +16,20 @@ from typing import NamedTuple
 import msgspec
 
 from clew.base import ids
+from clew.engine.session_data import SOURCE
+from clew.errors import ClewError
 from clew.sources.contract import ReadMark
+from clew.sources.documents import short_hash
 from clew.sources.items import Item
+from clew.sources.layout import origin_of
+from clew.sources.values import storable
+from clew.store.origin import CPE_NOTE
 from clew.store.session import Session
 from clew.store.store import Store
 from clew.store.unit import Document, Unit
 
+CPE_FILE = ".cpeconvo"
+"""The file in which CPE keeps the conversations of a directory."""
 IMPORTED = "imported"
 """Kind of the documents of imported files."""
 MOST_SKIPS = 100
@@ -176,3 +184,51 @@ def edges(item: Item, offset: int) -> str:
         file.seek(max(0, offset - EDGE))
         digest.update(file.read(min(EDGE, offset)))
     return digest.hexdigest()
+
+
+def originals(store: Store, sessions: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """For each of these sessions the files that it was imported from, with those of its subagents, if they still exist.
+
+    Sessions without such files are left out, and those that cannot be read.
+    """
+    finder, found = _Originals(store), {}
+    for name in sessions:
+        try:
+            paths = finder.of(store.sessions.find_anywhere(name))
+        except ClewError:  # another process has deleted it, or it is damaged: its deletion says so
+            continue
+        if existing := tuple(path for path in dict.fromkeys(paths) if os.path.exists(path)):
+            found[name] = existing
+    return found
+
+
+class _Originals:
+    """The files of sessions; those with several conversations are read once."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._history = store, ImportHistory(store)
+
+    def of(self, session: Session) -> list[str]:
+        """The paths that a session came from."""
+        documents = self._store.read(lambda unit: unit.documents(IMPORTED, owner=session, whole=True))
+        return [file_of(one).path for one in documents] or self._of_shared(session)
+
+    def _of_shared(self, session: Session) -> list[str]:
+        """The files with several conversations that a session came from."""
+        data = session.data
+        extra = data.extra or {}
+        if CPE_NOTE in extra and data.cwd is not None:
+            return [os.path.join(data.cwd, CPE_FILE)]
+        if SOURCE not in extra:
+            return []
+        names = [one for one in origin_of(session).files if one is not None]
+        return [path for one in names if (path := self._shared.get((one.folder, one.name))) is not None]
+
+    @cached_property
+    def _shared(self) -> dict[tuple[str, str], str]:
+        return {_label(seen.file): seen.file.path for seen in self._history.files()}
+
+
+def _label(file: ImportedFile) -> tuple[str, str]:
+    folder, name = os.path.split(file.path if file.member is None else f"{file.path}/{file.member}")
+    return short_hash(os.fsencode(folder)), storable(name.removesuffix(".zst"))

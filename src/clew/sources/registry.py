@@ -108,10 +108,16 @@ def source_named(name: str) -> Source:
     raise NotFound("source", name, hint=f"The sources are: {known}.")
 
 
+def tool_title(name: str) -> str:
+    """The name of a tool as people read it: `Claude Code`; the name itself for an unknown one."""
+    return next((source.title for source in sources() if source.name == name), name)
+
+
 def resume_elsewhere(name: str, conversation: str) -> str | None:
     """The command that continues a conversation in the program it was imported from; None if there is none."""
-    found = next((source for source in sources() if source.name == name), None)
-    return None if found is None or not _PLAIN(conversation) else found.resume(conversation)
+    known = sources() if _PLAIN(conversation) else ()
+    found = next((source for source in known if source.name == name), None)
+    return None if found is None else found.resume(conversation)
 
 
 def places(source: Source, home: Home) -> list[str]:

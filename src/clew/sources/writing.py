@@ -10,6 +10,7 @@ import msgspec
 from clew.base import ids
 from clew.base.messages import REDACTION
 from clew.engine.session_data import AGAIN, SOURCE, SessionData, directory, label_set
+from clew.engine.titles import says_something
 from clew.sources.contract import About, Entry, derived_id, uuid_or_none
 from clew.sources.runs import Change
 from clew.sources.values import digest, storable
@@ -58,7 +59,8 @@ def describe(facts: ConversationFacts, data: SessionData) -> SessionData:
         extra.setdefault(REDACTION, {"containsSecrets": True})
     origin = extra.get(SOURCE)
     before = origin if isinstance(origin, dict) else {}
-    given = about.title or (about.prompt or None if before.get("title") is None else None)
+    stored = before.get("title")
+    given = about.title or (about.prompt or None if stored is None or not says_something(stored) else None)
     told: dict[str, Any] = {"title": given, "branch": about.branch, "version": about.version}
     if REDACTION in extra:  # the source's own words may repeat the secret
         given, told = None, {}

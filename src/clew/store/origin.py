@@ -1,4 +1,4 @@
-"""Where a session comes from: the tool it was imported from, its id there, and its git branch."""
+"""Where a session comes from: the tool it was imported from and its version, its id there, and its git branch."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ class Origin(NamedTuple):
     """The name of the source: `claude-code`."""
     id: str = ""
     branch: str = ""
+    version: str = ""
+    """The version of the tool."""
 
 
 def origin_of(session: Session) -> Origin:

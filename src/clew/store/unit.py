@@ -452,12 +452,17 @@ class Unit:
         label: bytes | None = None,
         after: Document | None = None,
         limit: int = _PAGE,
+        whole: bool = False,
     ) -> list[Document]:
         """The documents of an owner, oldest first; or a page of all, or those with an index or a label, newest first.
 
-        For an owner, None as `kind` means every kind. NotFound if the owner was deleted. `Store.documents` reads page
-        after page.
+        For an owner, None as `kind` means every kind. NotFound if the owner was deleted. With `whole` also those of its
+        subagents, and none of them is left out because it is in the trash. `Store.documents` reads page after page.
         """
+        if owner is not None and whole:
+            owned = self._tx.refs_owned(owner._row.ref)
+            owned += [row for one in owned if one.kind == SUBAGENT for row in self._tx.refs_owned(one.ref)]
+            return [Document(self._parts, row) for row in owned if row.kind == kind]
         if owner is not None:
             owned = self._tx.refs_owned(self._found_row(owner).ref)
             wanted = (one for one in owned if (one.kind not in _NO_DOCUMENT if kind is None else one.kind == kind))

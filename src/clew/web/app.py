@@ -24,6 +24,7 @@ from clew.exports.render.text import LONGEST
 from clew.exports.render.text import markdown as markdown_html
 from clew.exports.to_markdown import markdown
 from clew.sources.registry import sources
+from clew.store.origin import origin_of
 from clew.store.windows import STEP, end_below, number_of, window
 from clew.web import conversation as talk
 from clew.web import downloads, files, finding, listing, live
@@ -38,7 +39,6 @@ from clew.web.views import (
     dot,
     many,
     node_value,
-    origin,
     project_of,
     resume_command,
     session_value,
@@ -112,7 +112,7 @@ class Pages:
         return self._page(
             "conversation.html",
             session=session, view=view, url=url, words=words, matches=matches, tool_of=tool_of(session),
-            origin=origin(session), project=project_of(session), resume=resume_command(session),
+            origin=origin_of(session), project=project_of(session), resume=resume_command(session),
             facts=talk.facts(session), checkpoints=files.checkpoints(session, now), whole=downloads.WHOLE,
             parts=downloads.PARTS, subagents=talk.subagents(session), compare_url=talk.compare_url, WINDOW=WINDOW,
             BATCH=BATCH, change_url=files.change_url,

@@ -20,6 +20,7 @@ from clew.exports.render.message import Entry, entry
 from clew.exports.render.text import LINE, attribute, inline
 from clew.sources.contract import Source
 from clew.sources.registry import resume_elsewhere, sources
+from clew.store.origin import origin_of
 from clew.store.session import Session
 from clew.web.secrets import SecretFinder
 
@@ -51,7 +52,7 @@ class ToolBadge(NamedTuple):
 
 def tool_of(session: Session) -> ToolBadge:
     """The program that a conversation was imported from, or clew itself."""
-    return tool(origin(session).get("tool") or OWN)
+    return tool(origin_of(session).tool or OWN)
 
 
 @lru_cache(256)  # the names come from stored data
@@ -63,16 +64,10 @@ def tool(name: str) -> ToolBadge:
     return ToolBadge(name, title, badge, hue)
 
 
-def origin(session: Session) -> dict[str, str]:
-    """Where a conversation came from: tool, id, branch and version, as far as they are known."""
-    noted = session.extra.get("source")
-    return {key: str(value) for key, value in noted.items() if value} if isinstance(noted, dict) else {}
-
-
 def resume_command(session: Session) -> str:
     """The command that continues a conversation in the tool it came from, in its directory; else in clew."""
-    noted = origin(session)
-    command = resume_elsewhere(noted["tool"], noted.get("id", "")) if "tool" in noted else None
+    origin = origin_of(session)
+    command = resume_elsewhere(origin.tool, origin.id)
     if command is None:
         return f"clew chat -c {session.handle}"
     return f"cd {quote(session.cwd)} && {command}" if session.cwd else command
@@ -160,7 +155,7 @@ def session_value(session: Session) -> dict[str, Any]:
         "id": session.id,
         "title": session.title,
         "tool": tool_of(session).name,
-        "source": origin(session),
+        "source": {name: value for name, value in origin_of(session)._asdict().items() if value},
         "cwd": session.cwd,
         "model": session.model,
         "labels": list(session.labels),

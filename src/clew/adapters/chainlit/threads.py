@@ -24,10 +24,10 @@ from clew.base.messages import ATTACHED, Native
 from clew.engine.blobs import Blob
 from clew.engine.node import Node, moment
 from clew.engine.session_data import SessionData, label_set
+from clew.engine.titles import title_line
 from clew.errors import Conflict, Invalid, NotFound
 from clew.providers.neutral import neutral
 from clew.sources.importer import SOURCE
-from clew.sources.titles import from_prompt
 from clew.store.session import Session
 from clew.store.unit import Draft, Unit
 
@@ -51,7 +51,7 @@ class Thread(msgspec.Struct, frozen=True):
 def read_thread(data: SessionData) -> Thread:
     """The thread in a session's data. Its name is the session's title, if that was changed since."""
     found = msgspec.convert((data.extra or {}).get(TOOL) or {}, Thread)
-    return found if data.title == from_prompt(found.name) else msgspec.structs.replace(found, name=data.title)
+    return found if data.title == title_line(found.name) else msgspec.structs.replace(found, name=data.title)
 
 
 def write_thread(data: SessionData, thread: Thread) -> SessionData:
@@ -59,7 +59,7 @@ def write_thread(data: SessionData, thread: Thread) -> SessionData:
     extra = {**(data.extra or {}), TOOL: msgspec.to_builtins(thread)}
     labels = [label for label in data.labels if not label.startswith(f"{TOOL}:")]
     labels += [] if thread.user is None else [user_label(thread.user)]
-    title = from_prompt(thread.name)
+    title = title_line(thread.name)
     return msgspec.structs.replace(data, title=title, labels=label_set(labels), extra=extra)
 
 

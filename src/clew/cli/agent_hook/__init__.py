@@ -1,1 +1,1 @@
-"""`clew hook`: saves the files of a coding agent and copies its transcript."""
+"""`clew hook`: saves the files of a coding agent and imports its transcript."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,11 +18,11 @@ import msgspec
 from clew.base.messages import Text, Thinking, ToolCall, ToolResult
 from clew.base.visible import paragraphs, plain
 from clew.chat.protocols import Event, Reply
-from clew.cli.chat.markdown_stream import Blocks
 from clew.cli.output.text import clip, is_terminal, strip_colours, width
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+
 
 FRAME = 0.06
 """Minimum seconds between two redraws; drawing takes at most a fifth of the time."""
@@ -275,3 +277,79 @@ def _tool_line(call: ToolCall | None, result: ToolResult | None, columns: int) -
 
 def _short(value: Any) -> str:
     return clip(plain(msgspec.json.encode(value).decode()), 40)
+
+
+_FENCE = re.compile(r"\s*(?P<fence>`{3,}|~{3,})(?P<info>.*)")
+
+
+class Blocks:
+    """Collects text and returns finished blocks: those followed by an empty line and the start of another block.
+
+    Does not split inside code, or before an indented line, which may belong to a list.
+    """
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._empty: list[str] = []
+        """Empty lines at the end; part of the block only if it continues."""
+        self._rest = ""
+        """The unfinished last line."""
+        self._fence = ""
+        """The fence of the open code block."""
+        self._opening = ""
+        """The first line of the open code block."""
+
+    def add(self, text: str) -> Iterator[str]:
+        """Adds text; returns the blocks that are finished."""
+        *lines, self._rest = (self._rest + text).split("\n")
+        for line in lines:
+            if self._ends(line):
+                yield self._cut()
+            self._take(line)
+        if self._ends(self._rest):
+            yield self._cut()
+
+    def rest(self) -> str:
+        """The unfinished text."""
+        return "".join(f"{line}\n" for line in (*self._lines, *self._empty)) + self._rest
+
+    def end(self, most: int) -> str:
+        """The last `most` characters, approximately, of the unfinished text: as much as a screen shows."""
+        kept, room = [self._rest[-most:]], most - len(self._rest)
+        for line in chain(reversed(self._empty), reversed(self._lines)):
+            if room <= 0:
+                break
+            kept.append(line[-room:] + "\n")
+            room -= len(line) + 1
+        if room >= 0:
+            return self.rest()
+        return "".join([f"{self._opening}\n" if self._fence else "", *reversed(kept)])
+
+    def clear(self) -> None:
+        """Discards the unfinished text."""
+        self._lines, self._empty, self._rest, self._fence = [], [], "", ""
+
+    def _ends(self, line: str) -> bool:
+        """True if this line starts a new block."""
+        return bool(self._empty and not self._fence and self._lines and line[:1].strip())
+
+    def _take(self, line: str) -> None:
+        if not line.strip() and not self._fence:
+            self._empty.append(line)
+            return
+        self._lines += [*self._empty, line]
+        self._empty = []
+        found = _FENCE.fullmatch(line)
+        if found is None:
+            return
+        fence, info = found["fence"], found["info"]
+        if not self._fence:
+            if fence[0] == "~" or "`" not in info:  # otherwise it is inline code
+                self._fence, self._opening = fence, line
+        elif fence.startswith(self._fence) and not info.strip():
+            self._fence = ""
+
+    def _cut(self) -> str:
+        block = "".join(f"{line}\n" for line in self._lines)
+        self._lines, self._empty = [], []
+        return block

@@ -17,8 +17,7 @@ from clew.base.messages import ROLES, AnyMessage, Block, Message, Role
 from clew.cli.options import examples
 from clew.cli.output.text import warn
 from clew.cli.setup.find import find_session
-from clew.cli.setup.open_store import open_or_create, store_option
-from clew.cli.setup.redaction_rules import also_option, in_settings, rules
+from clew.cli.setup.open_store import also_option, default_rules, open_or_create, rules, store_option
 
 LONGEST = 128 * 1024 * 1024
 """Largest size of a line in bytes. A message of 64 MiB may be larger as JSON; a line is read into memory."""
@@ -100,7 +99,7 @@ def append(
         raise click.UsageError("--title, --cwd and --label are for new conversations; omit CONVERSATION to start one")
     if sys.stdin.isatty():
         warn("Type one JSON object per line. Press Ctrl+D to finish.")
-    by = rules(also) if redact else in_settings()
+    by = rules(also) if redact else default_rules()
     with open_or_create(redact=by) as store:
         into = None if session is None else find_session(store, session)
         for given in read_messages(sys.stdin.buffer, role):

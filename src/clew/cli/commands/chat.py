@@ -1,8 +1,10 @@
-"""`clew chat`: chats with a model and stores every message."""
+"""`clew chat | run`: asks a model, in a chat or as a subagent, and stores every message."""
 
 from __future__ import annotations
 
 import os
+import re
+import secrets
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -29,17 +31,15 @@ from clew.cli.output.text import (
     warn,
     width,
 )
-from clew.cli.setup.find import find
-from clew.cli.setup.open_store import cpe_file, open_or_create, store_option, view_cpe
-from clew.cli.setup.redaction_rules import in_settings
+from clew.cli.setup.find import find, find_session
+from clew.cli.setup.open_store import cpe_file, default_rules, open_or_create, store_option, view_cpe
 from clew.providers.errors import ProviderError
 from clew.providers.registry import OFFLINE
 from clew.store.origin import origin_of
 
 if TYPE_CHECKING:
     from clew.base.messages import Native
-    from clew.cli.chat.conversation import ChatSession
-    from clew.cli.chat.cpe_saver import CpeSaver
+    from clew.cli.chat.conversation import ChatSession, CpeSaver
     from clew.cli.chat.interrupts import Interrupts
     from clew.cli.chat.slash_commands import ChatState
 
@@ -177,17 +177,17 @@ def _cpe_saver() -> CpeSaver | None:
     """What writes to the CPE file that --db names; None if it names a store."""
     if (file := cpe_file()) is None:
         return None
-    from clew.cli.chat.cpe_saver import CpeSaver
+    from clew.cli.chat.conversation import CpeSaver
 
-    return CpeSaver(file, view_cpe(file.path, redact=in_settings()))
+    return CpeSaver(file, view_cpe(file.path, redact=default_rules()))
 
 
 def _elsewhere(session: clew.Session | None) -> str:
     """A sentence on how another tool continues a conversation that was imported from it; empty if none does."""
-    from clew.cli.output.origin import own_command, tool_title
+    from clew.sources.registry import resume_elsewhere, tool_title
 
     origin = None if session is None else origin_of(session)
-    command = None if origin is None else own_command(origin)
+    command = None if origin is None else resume_elsewhere(origin.tool, origin.id)
     return "" if origin is None or command is None else f" In {tool_title(origin.tool)}, use: {plain(command)}"
 
 
@@ -397,3 +397,71 @@ def _store_chat(chat_session: ChatSession) -> str:
         kept = store.sessions.create(title=session.title, cwd=os.getcwd(), model=session.model, labels=session.labels)
         kept.append([node.said for node in session.path()])
         return kept.handle
+
+
+_NAME = re.compile(r"[\w.-]{1,64}")
+
+
+@click.command(
+    epilog=examples(
+        'git diff | clew run --as code-review "Anything wrong?"',
+        'clew run --as explorer --parent k3m9qa "Where is the config?"',
+        "clew tree k3m9qa",
+    ),
+)
+@click.argument("prompt", nargs=-1)
+@click.option("--as", "name", required=True, metavar="NAME", help="Name of the subagent.")
+@click.option("--run", "run_id", metavar="RUN", help="ID of this run.  [default: a new one]")
+@click.option("--parent", metavar="CONVERSATION", help="The calling conversation.  [default: CLEW_PARENT]")
+@click.option("-m", "--model", metavar="MODEL", help="The model; see 'clew chat --help'.")
+@click.option("-s", "--system", metavar="TEXT", help="System prompt.")
+@attach_option
+@insecure_option
+@json_options
+@store_option
+@click.pass_context
+def run(
+    ctx: click.Context,
+    prompt: tuple[str, ...],
+    name: str,
+    run_id: str | None,
+    parent: str | None,
+    model: str | None,
+    system: str | None,
+    attach: tuple[str, ...],
+    allow_insecure: bool,
+    form: Form,
+) -> None:
+    """Send PROMPT, or the text from a pipe, to a model as a subagent, and print the answer.
+
+    The subagent gets its own conversation, with the label subagent:NAME:RUN on every message. 'clew tree' shows it
+    under its parent, it is deleted with its parent, and 'clew chat' never resumes it.
+    """
+    from clew.cli.chat import models
+    from clew.cli.chat.conversation import ChatSession
+    from clew.cli.chat.interrupts import Interrupts
+
+    run_id = run_id or secrets.token_hex(4)
+    for what, value in (("NAME", name), ("RUN", run_id)):
+        if _NAME.fullmatch(value) is None:
+            raise click.UsageError(f"{what} must be 1 to 64 letters, digits, '.', '_' or '-'")
+    words = read_prompt(" ".join(prompt))
+    if not words and not attach:
+        raise click.UsageError("no prompt; give a PROMPT, or pipe one in")
+    interrupts = Interrupts()
+    with open_or_create() as store:
+        above = parent or os.environ.get("CLEW_PARENT")
+        owner: clew.Session | None = find_session(store, above) if above else None
+        label = f"subagent:{name}:{run_id}"
+        chat = ChatSession(
+            store, models.choose(model), interrupts, system=system, cwd=os.getcwd(), label=label, parent=owner,
+            allow_insecure=allow_insecure,
+        )  # fmt: skip
+        try:
+            code = answer_once(chat, interrupts, words, attach, form)
+            session = chat.session
+            if session is not None:
+                note(f"{label}: conversation {session.handle}")
+        finally:
+            chat.close()
+    ctx.exit(code)

@@ -14,7 +14,7 @@ from clew.cli.exits import FAILED, say
 from clew.cli.options import Group, examples
 from clew.cli.output.json import Form, json_options, out_lines, out_value
 from clew.cli.output.text import bold, dim, out_jsonl, pad, warn, width
-from clew.cli.setup import secrets, settings
+from clew.cli.setup import settings
 from clew.cli.setup.key_sources import VARIABLES
 from clew.cli.setup.open_store import default
 from clew.cli.setup.settings import NOT_FROM_FILES, PROJECT_FILE, SETTINGS, Setting, SettingsFile, SettingValue
@@ -160,8 +160,8 @@ def unset(setting: str, project: bool, form: Form) -> None:
 def _find_setting(name: str, value: str, project: bool) -> tuple[Setting, str | None]:
     """The setting for a name, and the entry if it is a table. Invalid, UsageError."""
     top, _, entry = name.partition(".")
-    if secrets.is_secret(name, value):
-        hint = f"Set {secrets.variable_of(name, value)} in the environment. Remove the secret from your shell history."
+    if settings.is_secret(name, value):
+        hint = f"Set {settings.variable_of(name, value)} in the environment. Remove the secret from your shell history."
         raise Invalid("secrets are not stored in settings files", hint=hint)
     if top in NOT_FROM_FILES:
         raise click.UsageError(f"{top} cannot be set in a file")

@@ -1,128 +1,209 @@
-"""`clew help`, and the manual page, generated from the help of all commands."""
+"""`clew help | completion`: explains a command or a topic, and completes what is typed in a shell.
+
+Click completes commands and options; this module completes IDs and labels, by the name of a parameter, such as
+`session`. Completion asks nothing, writes nothing, and gives up after three seconds.
+"""
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections.abc import Iterator
-from itertools import islice
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import click
+from click.shell_completion import CompletionItem, get_completion_class
 
 import clew
+from clew.base.visible import plain
 from clew.cli.exits import MEANINGS
 from clew.cli.options import examples
-from clew.cli.output.text import bold, out
-
-TOPICS = {
-    "exit-codes": "the meaning of exit codes",
-    "manual": "the manual page: clew help manual | man -l -",
-}
+from clew.cli.output.text import bold, clip, out
+from clew.cli.setup import settings
+from clew.cli.setup.find import find
+from clew.cli.setup.open_store import open_for_completion
 
 
 @click.command(
     name="help",
-    epilog=examples("clew help search", "clew help key seal", "clew help exit-codes", "clew help manual | man -l -"),
+    epilog=examples("clew help search", "clew help key seal", "clew help exit-codes"),
 )
 @click.argument("words", nargs=-1, metavar="[COMMAND|TOPIC]")
 def help(words: tuple[str, ...]) -> None:
-    """Show the help of a command, or a topic: exit-codes, or manual (the whole manual page)."""
+    """Show the help of a command, or a topic: exit-codes."""
     if words == ("exit-codes",):
         for code, meaning in MEANINGS.items():
             out(f"{bold(f'{code:>3}')}  {meaning}")
-    elif words == ("manual",):
-        out(manual().rstrip("\n"))
     else:
         out(_context(words).get_help())
 
 
 def _context(words: tuple[str, ...]) -> click.Context:
     """The context of a command. UsageError if it does not exist."""
-    from clew.cli.root import cli
-
-    ctx = click.Context(cli, info_name="clew", **cli.context_settings)
+    root = click.get_current_context().find_root().command
+    ctx = click.Context(root, info_name="clew", **root.context_settings)
     for word in words:
         group = ctx.command
         command = group.get_command(ctx, word) if isinstance(group, click.Group) else None
         if command is None:
-            topics = ", ".join(TOPICS)
-            raise click.UsageError(f"unknown command or topic {' '.join(words)!r}; topics: {topics}")
+            raise click.UsageError(f"unknown command or topic {' '.join(words)!r}; topics: exit-codes")
         ctx = click.Context(command, parent=ctx, info_name=word, **command.context_settings)
     return ctx
 
 
-# -- the manual
+PATIENCE = 3.0
+"""Longest wait after Tab in seconds."""
+MOST = 200
+"""Number of sessions to offer, most recently active first."""
+HELP = 50
+"""Width of the description of a value."""
+
+_SAFE = re.compile(r"[\w@%+=:,./][\w@%+=:,./-]*")
+"""Text without shell syntax: a label like `$(reboot)` is never put on a command line."""
+
+Items = list[CompletionItem[str]]
+Offers = Iterator[tuple[str, str]]
+"""Values, each with a short description."""
 
 
-def manual() -> str:
-    """The manual page in roff."""
-    return "\n".join(_page()) + "\n"
+@click.command(
+    epilog=examples(
+        'eval "$(clew completion bash)"        # in ~/.bashrc',
+        'eval "$(clew completion zsh)"         # in ~/.zshrc, after compinit',
+        "clew completion fish | source         # in ~/.config/fish/config.fish",
+    ),
+)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the completion script for a shell; it completes commands, options, IDs, labels and models."""
+    kind = get_completion_class(shell)
+    assert kind is not None
+    out(kind(click.get_current_context().find_root().command, {}, "clew", "_CLEW_COMPLETE").source().rstrip("\n"))
 
 
-def _page() -> Iterator[str]:
-    from clew.cli.root import cli
-
-    yield '.\\" Written by tools/docs.py. Change the source, then run it.'
-    yield f'.TH CLEW 1 "" "clew {clew.__version__}" "User Commands"'
-    yield from (".SH NAME", "clew \\- store conversations with language models")
-    yield from (".SH SYNOPSIS", ".B clew", "[OPTIONS] COMMAND [ARGS]...")
-    yield from (".SH DESCRIPTION", *_prose(cli.help))
-    yield from (".PP", "Data goes to stdout, everything else to stderr. An ID is a UUID or a handle.")
-    yield from (".SH OPTIONS", *_options(cli))
-    yield ".SH COMMANDS"
-    for path, command in _commands(cli):
-        yield f".SS {_text(' '.join((path, *_arguments(command))))}"
-        yield from _prose(command.help)
-        yield from _options(command)
-        yield from _epilog(command)
-    yield ".SH EXIT STATUS"
-    for code, meaning in MEANINGS.items():
-        yield from (".TP", f".B {code}", _text(meaning))
-    yield from (".SH EXAMPLES AND ENVIRONMENT", *islice(_epilog(cli), 1, None))
-
-
-def _commands(group: click.Group, above: str = "clew") -> Iterator[tuple[str, click.Command]]:
-    ctx = click.Context(group)
-    for name in group.list_commands(ctx):
-        command = group.get_command(ctx, name)
-        assert command is not None
-        yield f"{above} {name}", command
-        if isinstance(command, click.Group):
-            yield from _commands(command, f"{above} {name}")
-
-
-def _arguments(command: click.Command) -> Iterator[str]:
-    if isinstance(command, click.Group):
-        yield "COMMAND"
-    ctx = click.Context(command)
-    yield from (param.make_metavar(ctx) for param in command.params if isinstance(param, click.Argument))
-
-
-def _options(command: click.Command) -> Iterator[str]:
-    ctx = click.Context(command)
+def add_completions(command: click.Command) -> None:
+    """Adds completion to the parameters of a command and its subcommands, by their names."""
     for param in command.params:
-        record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
-        if record is not None:
-            yield from (".TP", f".B {_text(record[0])}", _text(" ".join(record[1].split())))
+        if param.type is click.STRING and param.name in _BY_NAME:
+            param.type = _CompletedText(_BY_NAME[param.name])
+    if isinstance(command, click.Group):
+        for below in command.commands.values():
+            add_completions(below)
 
 
-def _prose(text: str | None) -> Iterator[str]:
-    for number, part in enumerate(inspect.cleandoc(text or "").split("\n\n")):
-        if number:
-            yield ".PP"
-        yield _text(" ".join(part.replace("\b", "").split()))
+class _CompletedText(click.types.StringParamType):
+    """A text parameter with completion."""
+
+    def __init__(self, items: Callable[[click.Context, str], Items]) -> None:
+        self._items = items
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
+        found: Items = []
+
+        def find() -> None:
+            # Errors are not reported while a shell waits for completions.
+            with suppress(Exception), ctx.scope(cleanup=False):
+                settings.current(quiet=True)
+                found.extend(self._items(ctx, incomplete))
+
+        finding = threading.Thread(target=find, daemon=True)
+        finding.start()
+        finding.join(PATIENCE)
+        return list(found)
 
 
-def _epilog(command: click.Command) -> Iterator[str]:
-    """The text below the options, line by line."""
-    for part in (command.epilog or "").split("\n\n"):
-        lines = part.replace("\b\n", "").strip("\n").split("\n")
-        if lines != [""]:
-            yield from (".PP", ".nf", *map(_text, lines), ".fi")
+def _from_store(offers: Callable[[clew.Store, click.Context], Offers]) -> Callable[[click.Context, str], Items]:
+    """Completes from the content of the store."""
+
+    def items(ctx: click.Context, incomplete: str) -> Items:
+        store = open_for_completion()
+        if store is None:
+            return []
+        with store:
+            return _matches(offers(store, ctx), incomplete)
+
+    return items
 
 
-def _text(line: str) -> str:
-    """A line escaped for roff."""
-    escaped = line.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq").replace("`", "\\(ga")
-    escaped = re.sub(r"[^\x00-\x7f]", lambda found: f"\\[u{ord(found[0]):04X}]", escaped)
-    return f"\\&{escaped}" if escaped.startswith(".") else escaped
+def _matches(offers: Offers, incomplete: str) -> Items:
+    """The distinct values that start with the typed text and need no quoting."""
+    found = dict[str, str]()
+    for value, words in offers:
+        if value.startswith(incomplete) and _SAFE.fullmatch(value):
+            found.setdefault(value, clip(plain(words), HELP))
+    return [CompletionItem(value, help=words or None) for value, words in found.items()]
+
+
+def _sessions(store: clew.Store, ctx: click.Context) -> Offers:
+    if ctx.info_name == "restore":
+        page = store.sessions.trashed(limit=MOST)
+    else:
+        page = store.sessions.list(limit=MOST)
+    return ((session.handle, session.title or "") for session in page.items)
+
+
+def _messages(store: clew.Store, ctx: click.Context) -> Offers:
+    """The last messages of the session on the command line, newest first."""
+    named = ctx.params.get("id") or ctx.params.get("session")
+    found = find(store, named) if isinstance(named, str) else None
+    nodes = found.path(last=MOST) if isinstance(found, clew.Session) else store.nodes.list(limit=MOST).items[::-1]
+    return ((node.handle, f"{node.role}: {node.text[:HELP]}") for node in reversed(nodes))
+
+
+def _pair(store: clew.Store, ctx: click.Context) -> Offers:
+    """Sessions; once one is typed, its messages."""
+    (named,) = (ctx.params.get("names") or (None,))[:1]
+    if named is None:
+        return _sessions(store, ctx)
+    found = find(store, named)
+    nodes = found.path(last=MOST) if isinstance(found, clew.Session) else []
+    return ((node.handle, f"{node.role}: {node.text[:HELP]}") for node in reversed(nodes))
+
+
+def _snapshots(store: clew.Store, _: click.Context) -> Offers:
+    return ((one.id, f"{one.provider} {one.model}") for one in store.snapshots.list()[:MOST])
+
+
+def _labels(store: clew.Store, _: click.Context) -> Offers:
+    return ((label, "") for session in store.sessions.list(limit=MOST).items for label in session.labels)
+
+
+def _models(ctx: click.Context, incomplete: str) -> Items:
+    """Aliases, then models of stored sessions."""
+    offers = [(name, found.value) for name, found in settings.current().names("aliases").items()]
+    store = open_for_completion()
+    if store is not None:
+        with store:
+            offers += [(session.model, "") for session in store.sessions.list(limit=MOST).items if session.model]
+    return _matches(iter(offers), incomplete)
+
+
+def _names(_: click.Context, incomplete: str) -> Items:
+    return _matches(((one.name, one.what) for one in settings.SETTINGS.values()), incomplete)
+
+
+def _values(ctx: click.Context, incomplete: str) -> Items:
+    """Values of a setting."""
+    name = str(ctx.params.get("setting"))
+    kind = settings.SETTINGS[name.partition(".")[0]].kind
+    if kind == "path":
+        return [CompletionItem(incomplete, type="file")]
+    return _models(ctx, incomplete) if name == "model" or name.startswith("aliases.") else []
+
+
+def _path(type: str) -> Callable[[click.Context, str], Items]:
+    return lambda _, incomplete: [CompletionItem(incomplete, type=type)]
+
+
+_BY_NAME: dict[str, Callable[[click.Context, str], Items]] = {
+    **dict.fromkeys(("id", "session", "sessions"), _from_store(_sessions)),
+    **dict.fromkeys(("message", "at"), _from_store(_messages)),
+    "names": _from_store(_pair),
+    **dict.fromkeys(("snapshot_id", "snapshot_ids"), _from_store(_snapshots)),
+    **dict.fromkeys(("label", "labels", "remove"), _from_store(_labels)),
+    **dict.fromkeys(("db", "key_file", "new_key_file", "out", "folder", "place_name"), _path("file")),
+    "cwd": _path("dir"),
+    "model": _models,
+    "setting": _names,
+    "value": _values,
+}

@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
 
 import click
 
 import clew
 from clew.base import ids
+from clew.base.outside import open_regular
 from clew.base.visible import plain
 from clew.checkpoints import Checkpoints
-from clew.cli.agent_hook.deadline import OutOfTime, limit
 from clew.cli.agent_hook.install import install, status, uninstall
-from clew.cli.agent_hook.prompts import first_message, last_prompt
 from clew.cli.exits import report
 from clew.cli.options import examples
 from clew.cli.output.text import warn
@@ -244,3 +245,131 @@ class HookEvent:
     def _text(self, name: str) -> str:
         value = self._data.get(name)
         return value if isinstance(value, str) else ""
+
+
+GRACE = 1.0
+"""Seconds for an orderly end before the process is terminated."""
+_BEAT = 0.1
+
+
+class OutOfTime(KeyboardInterrupt):
+    """The time limit is reached. Like Ctrl+C, it is raised anywhere in the main thread, and is not an Exception."""
+
+
+@contextmanager
+def limit(seconds: float) -> Iterator[None]:
+    """Raises OutOfTime after `seconds`; if that does not end the block, ends the process with exit code 0.
+
+    No limit with 0 seconds, or outside the main thread, which alone receives signals.
+    """
+    if not seconds or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    over, rung, main = threading.Event(), threading.Event(), threading.get_ident()
+
+    def ring(*_: object) -> None:
+        if not rung.is_set():
+            rung.set()
+            raise OutOfTime
+
+    def wait() -> None:
+        if over.wait(seconds):
+            return
+        for _ in range(round(GRACE / _BEAT)):  # repeat: a signal just before a wait does not end it
+            if hasattr(signal, "pthread_kill"):
+                signal.pthread_kill(main, signal.SIGALRM)
+            if over.wait(_BEAT):
+                return
+        with suppress(OSError):
+            os.write(2, f"clew: stopped after {seconds:g} seconds\n".encode())
+        os._exit(0)
+
+    before = signal.signal(signal.SIGALRM, ring) if hasattr(signal, "SIGALRM") else None
+    watching = threading.Thread(target=wait, daemon=True)
+    watching.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watching.join()
+        rung.set()  # ignore a signal that arrives late
+        if before is not None:
+            signal.signal(signal.SIGALRM, before)
+
+
+BACK = 16 * 1024 * 1024
+"""Bytes from the end in which the last prompt is searched."""
+FIRST = 20
+"""Lines in which the first message is searched."""
+_BLOCK = 1 << 16
+
+
+class TranscriptPrompt(NamedTuple):
+    """A user message: its ID, and the ID of its prompt if the transcript contains it."""
+
+    message: str
+    prompt: str | None
+
+
+def last_prompt(path: str, prompt: str | None = None) -> TranscriptPrompt | None:
+    """The last user message of a transcript, or that of a prompt; None if not found. Unavailable, Invalid."""
+    for line in _backwards(path):
+        if b'"user"' not in line:
+            continue
+        event = _event(line)
+        if event is not None and _is_prompt(event) and (prompt is None or event.get("promptId") == prompt):
+            of = event.get("promptId")
+            return TranscriptPrompt(event["uuid"], of if isinstance(of, str) else None)
+    return None
+
+
+def first_message(path: str) -> str | None:
+    """The ID of the first message of a transcript; None if it is not among the first lines. Unavailable, Invalid."""
+    with open_regular(path) as file:
+        for _ in range(FIRST):
+            line = file.readline(BACK)
+            if not line.endswith(b"\n"):
+                break
+            event = _event(line) or {}
+            name = event.get("uuid")
+            if event.get("type") in ("user", "assistant") and isinstance(name, str):
+                return name
+    return None
+
+
+def _is_prompt(event: dict[str, Any]) -> bool:
+    """True for a message of the user; tool results and internal messages have the same role."""
+    message = event.get("message")
+    if event.get("type") != "user" or event.get("isMeta") or event.get("isSidechain") or not isinstance(message, dict):
+        return False
+    content = message.get("content")
+    if isinstance(content, list):
+        kinds = {part.get("type") for part in content if isinstance(part, dict)}
+        return "tool_result" not in kinds and isinstance(event.get("uuid"), str)
+    return isinstance(content, str) and isinstance(event.get("uuid"), str)
+
+
+def _event(line: bytes) -> dict[str, Any] | None:
+    try:
+        event = json.loads(line, parse_int=integer)
+    except (ValueError, RecursionError):
+        return None
+    return event if isinstance(event, dict) else None
+
+
+def _backwards(path: str) -> Iterator[bytes]:
+    """The complete lines of a file, last first, within `BACK` bytes from the end."""
+    with open_regular(path) as file:
+        at = file.seek(0, os.SEEK_END)
+        rest, least = list[bytes](), max(0, at - BACK)  # rest: parts of a line whose start is not read yet, last first
+        while at > least:
+            size = min(_BLOCK, at)
+            at -= size
+            file.seek(at)
+            *whole, last = reversed(file.read(size).split(b"\n"))
+            for part in whole:
+                yield b"".join([part, *reversed(rest)])
+                rest.clear()
+            rest.append(last)
+        if at == 0:
+            yield b"".join(reversed(rest))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,16 +15,22 @@ import clew
 from clew.base.outside import open_outside
 from clew.base.visible import plain
 from clew.cli.exits import PARTIAL
+from clew.cli.importing.found import HISTORY, choose, json_rows, table, tell_unreadable, this_home
+from clew.cli.importing.report import MOST, StopSwitch, file_row, import_files
 from clew.cli.options import dry_run_option, examples, yes_option
-from clew.cli.output.json import Form, iso, json_options, out_lines
+from clew.cli.output.json import Form, home_short, iso, json_options, out_lines
 from clew.cli.output.text import bold, dim, many, note, out_json, out_jsonl, warn
 from clew.cli.output.times import local, parse_since
 from clew.cli.setup.ask import can_ask
 from clew.cli.setup.open_store import is_cpe, open_for_reading, open_or_create, store_option
+from clew.errors import ClewError
+from clew.sources.registry import Found, find, places, source_named, sources
+from clew.sources.run import UNWRITABLE, FileOutcome, run
+from clew.sources.runs import Run, list_runs, run_handle
+from clew.sources.watching import watch
 
 if TYPE_CHECKING:
     from clew.sources.contract import Source
-    from clew.sources.registry import Found
 
 
 class _Asked(NamedTuple):
@@ -101,8 +109,6 @@ def import_(
     --watch imports what is new at PATH, or else in all histories on this machine, and then every message within two
     seconds after it is written. It prints a line for each conversation that has grown.
     """
-    from clew.sources.registry import source_named
-
     if undo is not None or runs:
         if paths:
             raise click.UsageError("--undo and --runs take no PATH")
@@ -118,8 +124,6 @@ def import_(
 
 def _import_found(asked: _Asked, *, yes: bool) -> int:
     """Lists the histories on this machine, and imports those that were chosen; returns the exit code."""
-    from clew.cli.importing.found import choose, json_rows, table, tell_unreadable, this_home
-    from clew.sources.registry import sources
     from clew.sources.survey import survey
 
     home = this_home()
@@ -149,17 +153,11 @@ def _import_found(asked: _Asked, *, yes: bool) -> int:
 
 
 def _no_history() -> clew.NotFound:
-    from clew.cli.importing.found import HISTORY
-
     hint = "Name a file or a folder: clew import PATH. 'clew sources' lists where clew looks."
     return clew.NotFound(HISTORY, "", hint=hint)
 
 
 def _import_sources(chosen: list[Source], asked: _Asked) -> int:
-    from clew.cli.importing.found import this_home
-    from clew.cli.importing.report import import_files
-    from clew.sources.registry import places
-
     home = this_home()
     with _store(asked.dry_run) as store:
         by_path: dict[tuple[str, str | None], Found] = {}  # several sources may be looked for in one closed folder
@@ -179,7 +177,6 @@ def _import_sources(chosen: list[Source], asked: _Asked) -> int:
 def _import_paths(paths: tuple[str, ...], asked: _Asked) -> int:
     """Imports what is at these paths; returns the exit code."""
     from clew.cli.importing.other_files import from_cpe_file
-    from clew.cli.importing.report import import_files
     from clew.sources.langgraph import is_url, without_password
 
     codes: list[int] = []
@@ -209,10 +206,7 @@ def _import_paths(paths: tuple[str, ...], asked: _Asked) -> int:
 
 def _watch(paths: tuple[str, ...], asked: _Asked) -> int:
     """Imports what is new at these paths, or in the histories on this machine, until Ctrl-C; returns the exit code."""
-    from clew.cli.importing.found import this_home
-    from clew.cli.importing.live import LiveImport
     from clew.sources.langgraph import is_url
-    from clew.sources.registry import places, sources
 
     if any(map(is_url, paths)):
         raise click.UsageError("--watch takes files and folders, not a URL")
@@ -233,7 +227,6 @@ def _find(store: clew.Store, paths: list[str], asked: _Asked, roots: Sequence[st
     from clew.sources.filtering import OfProject
     from clew.sources.history import ImportHistory
     from clew.sources.langgraph import find_on_server, is_url
-    from clew.sources.registry import find
 
     history = ImportHistory(store)
     files = [path for path in paths if not is_url(path)]
@@ -267,8 +260,6 @@ def _import_other(store: clew.Store, path: str, found: list[Found], asked: _Aske
 
 
 def _list_runs(form: Form) -> int:
-    from clew.sources.runs import list_runs, run_handle
-
     with open_for_reading() as store:
         found = [(run_handle(store, one.id), one) for one in list_runs(store)]
     if form != "text":
@@ -313,3 +304,101 @@ def _store(dry_run: bool) -> clew.Store:
         return open_for_reading()
     except clew.NotFound:
         return clew.open(":memory:")
+
+
+class LiveImport:
+    """One run of `clew import --watch`. `places` are watched; `find` says what is at a path."""
+
+    def __init__(
+        self,
+        store: clew.Store,
+        places: Callable[[], Sequence[str]],
+        find: Callable[[str], list[Found]],
+        form: Form,
+    ) -> None:
+        self._store = store
+        self._places, self._find = places, find
+        self._form = form
+        self._stop = StopSwitch()
+        self._run = Run(store)
+        self._failed: set[str] = set()
+        """Paths that could not be read; they are tried once more."""
+        self._told: set[tuple[str, str]] = set()
+        self._new = 0
+        self._full = False
+        """True while the store cannot be written, which is said once."""
+
+    def run(self) -> int:
+        """Imports until Ctrl-C; returns the exit code."""
+        with self._stop.listening():
+            first = True
+            for changed in watch(self._places, stop=self._stop):
+                began = time.monotonic()
+                self._import(changed, summary=first)
+                sys.stdout.flush()
+                if first:
+                    note(f"Watching {self._names()}. Ctrl-C ends it.")
+                    first = False
+                    continue
+                # some files are read whole when they have changed: a large one takes half of the processor at most
+                self._pause(time.monotonic() - began)
+        if self._new:
+            note(f"Undo with: clew import --undo {run_handle(self._store, self._run.id)}")
+        return 0
+
+    def _names(self) -> str:
+        places = [plain(home_short(path)) for path in self._places()]
+        return ", ".join(places) if len(places) <= 3 else many(len(places), "place")
+
+    def _pause(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while not self._stop() and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, 0.2))
+
+    def _import(self, changed: Iterable[str], *, summary: bool) -> None:
+        again, self._failed = self._failed, set()
+        found: dict[str, Found] = {}
+        for path in {**dict.fromkeys(changed), **dict.fromkeys(again)}:
+            try:
+                found |= {one.item.name: one for one in self._find(path) if one.source or one.unreadable}
+            except ClewError:  # it went away
+                continue
+        messages = conversations = 0
+        waiting = dict(found)
+        try:
+            for outcome in run(self._store, found.values(), stop=self._stop, run=self._run):
+                messages += outcome.messages
+                conversations += len(outcome.conversations)
+                path = waiting.pop(outcome.path).item.path
+                if outcome.state == "stopped" or (outcome.state == "skipped" and path not in again):
+                    self._failed.add(path)
+                self._tell(outcome, quiet=summary)
+            self._full = self._full and not found
+        except UNWRITABLE as error:
+            if not self._full:
+                warn(f"clew: {plain(error.message)}. {error.hint} The next change is imported with the rest.")
+            self._full = True
+            self._failed |= again | {one.item.path for one in waiting.values()}
+        self._new += messages
+        if summary and self._form == "text":
+            out_lines(
+                [f"{many(messages, 'new message')} in {many(conversations, 'conversation')} imported"], paged=False
+            )
+
+    def _tell(self, outcome: FileOutcome, *, quiet: bool) -> None:
+        """Prints what is new in a file; `quiet` leaves out the lines for people."""
+        if outcome.state in ("unchanged", "empty"):
+            return
+        for why in outcome.skipped[:MOST]:
+            if (outcome.path, why) not in self._told:
+                self._told.add((outcome.path, why))
+                warn(f"{bold('skipped')} {plain(outcome.path)}: {plain(why)}")
+        if self._form != "text":
+            out_jsonl([file_row(outcome)])
+            return
+        for one in () if quiet else outcome.conversations:
+            if one.messages:
+                session = self._store.sessions.get(one.session)
+                now = dim(datetime.now().astimezone().strftime("%H:%M:%S"))
+                line = f"{now}  {session.handle}  {many(one.messages, 'new message')}  {plain(session.title or '')}"
+                out_lines([line.rstrip()], paged=False)

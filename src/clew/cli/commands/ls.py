@@ -22,6 +22,7 @@ from clew.cli.output.times import ago
 from clew.cli.setup.find import CPE_FILE
 from clew.cli.setup.open_store import open_for_reading, store_option
 from clew.cli.setup.scope import Scope, scope_options
+from clew.engine.titles import prompt_title, title_line
 from clew.store.origin import CPE_NOTE, origin_of
 from clew.store.summaries import Brief, Handles, all_handles, briefs
 
@@ -231,11 +232,10 @@ def _row(
 
 
 def _first_words(session: clew.Session) -> str:
-    """The first words that a person typed; tools put instructions and tags before them."""
+    """What a title would be made of; without a prompt, the first message."""
     nodes = list(islice(session.iter(), FIRST))
-    asked = [node.text for node in nodes if node.role == "user" and node.text.strip()]
-    typed = [text for text in asked if not text.lstrip().startswith("<")]
-    return next(iter((*typed, *asked, *(node.text for node in nodes))), "")[:200]
+    asked = prompt_title(node.text for node in nodes if node.role == "user")
+    return asked or title_line(next((node.text for node in nodes), "")) or ""
 
 
 def _subagent(session: clew.Session) -> str:

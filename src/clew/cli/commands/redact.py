@@ -16,8 +16,7 @@ from clew.cli.output.progress import ProgressLine
 from clew.cli.output.text import bold, dim, list_counts, many, note, out_json, out_jsonl, pad, style, warn
 from clew.cli.setup.ask import can_ask, confirm
 from clew.cli.setup.find import describe_session, find_message
-from clew.cli.setup.open_store import open_existing, open_for_reading, store_option
-from clew.cli.setup.redaction_rules import also_option, rules
+from clew.cli.setup.open_store import also_option, open_existing, open_for_reading, rules, store_option
 
 if TYPE_CHECKING:
     from clew import Store

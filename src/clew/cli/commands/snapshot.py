@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 import msgspec
 
 import clew
 from clew.base.visible import plain
-from clew.cli.commands.convert import convert
 from clew.cli.commands.purge import remaining_lines
 from clew.cli.commands.show import message_lines
+from clew.cli.exits import InvalidKey
 from clew.cli.options import Group, dry_run_option, examples
 from clew.cli.output.json import Form, iso, json_options, out_lines, out_value, out_values, session_json
 from clew.cli.output.outcomes import Success, for_each, report_outcomes
 from clew.cli.output.text import bold, dim, many, out, out_document, role_style, style, warn
 from clew.cli.output.times import ago, local
 from clew.cli.setup.find import find_point
-from clew.cli.setup.open_store import open_existing, open_for_reading, open_or_create, store_option
-from clew.cli.setup.snapshot_location import place, place_option, place_or, resolve
-from clew.convert import convert_session
+from clew.cli.setup.open_store import key_source, open_existing, open_for_reading, open_or_create, store_option
+from clew.convert import ConvertedSnapshot, Report, convert_session
+from clew.convert import convert as convert_snapshot
 from clew.engine.receipts import Receipt
 from clew.providers import registry
 from clew.providers.neutral import neutral
@@ -32,10 +35,18 @@ if TYPE_CHECKING:
     from clew.snapshots import Snapshot, SnapshotStore, SnapshotSummary
     from clew.store.snapshots import Snapshots
 
+
+F = TypeVar("F", bound=Callable[..., object])
 NEUTRAL = "clew"
 """The provider of a snapshot in clew's own form."""
 _SHORT = 8
 """Minimum number of digits of an ID in a list."""
+
+
+def place_option(command: F) -> F:
+    """Adds `--at` to a command."""
+    text = "Use this folder or bucket (s3://…, gs://…, az://…) instead of the store."
+    return click.option("--at", "place_name", metavar="PLACE", help=text)(command)
 
 
 @click.group(cls=Group, epilog=examples("clew snapshot save k3m9qa", "clew snapshot ls --at ~/snapshots"))
@@ -184,9 +195,6 @@ def rm(
         ctx.exit(report_outcomes(for_each(snapshot_ids, lambda asked: _remove(store, asked, dry_run, purge)), form))
 
 
-snapshot.add_command(convert)
-
-
 def _take(
     store: clew.Store, session: clew.Session, until: str | None, system_prompt: str | None, to: str | None
 ) -> Snapshot:
@@ -280,3 +288,110 @@ def _view(provider: str, raw: bytes) -> clew.Message:
     if provider == NEUTRAL:
         return msgspec.json.decode(raw, type=clew.Message)
     return neutral(clew.native(provider, raw))
+
+
+@contextmanager
+def place_or(opened: Callable[[], clew.Store], at: str | None) -> Iterator[SnapshotStore]:
+    """The given folder or bucket, or else the snapshots of the store."""
+    if at is not None:
+        yield place(at)
+    else:
+        with opened() as store:
+            yield store.snapshots
+
+
+def place(at: str) -> SnapshotStore:
+    """The folder or bucket, opened with the key of the command line or the settings."""
+    from clew.snapshots import FileStore, ObjectStore
+
+    source = key_source()
+    key = None if source is None else source.key()
+    if key is not None and not isinstance(key, bytes):
+        hint = "Use a 32-byte key: --key-file, CLEW_KEY or CLEW_KEYRING."
+        raise InvalidKey("a folder or bucket cannot be encrypted with a passphrase", hint=hint)
+    logger = logging.Logger("clew.snapshots", logging.WARNING)  # noqa: LOG001 - only for this location
+    logger.addHandler(_PrintWarnings())
+    if "://" in at:
+        return ObjectStore(at, key, logger)
+    return FileStore(os.path.expanduser(at), key, logger)
+
+
+class _PrintWarnings(logging.Handler):
+    """Prints which snapshots a list skips because they cannot be opened."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        warn(f"{bold('clew:')} {plain(record.getMessage())}")
+
+
+def resolve(store: SnapshotStore, typed: str) -> str:
+    """The snapshot ID for a full ID or its first digits. NotFound, Ambiguous."""
+    from clew.snapshots import InvalidSnapshotID, validate_snapshot_id
+
+    try:
+        return validate_snapshot_id(typed)
+    except InvalidSnapshotID:
+        found = [one.id for one in store.list() if typed and one.id.startswith(typed.lower())]
+    if not found:
+        raise clew.NotFound("snapshot", typed, hint="List snapshots with: clew snapshot ls")
+    if len(found) > 1:
+        raise clew.Ambiguous("snapshot", typed, found)
+    return found[0]
+
+
+@snapshot.command(
+    epilog=examples(
+        "clew snapshot convert 7d444840 --to openai", "clew snapshot convert 7d444840 --to gemini --dry-run"
+    ),
+)
+@click.argument("snapshot_id", metavar="ID")
+@click.option(
+    "--to", required=True, type=click.Choice(registry.names()), metavar="PROVIDER",
+    help=f"Provider of the new snapshot: {', '.join(registry.names())}.",
+)  # fmt: skip
+@click.option("--model", default="", help="Model of the new snapshot.")
+@click.option("--drop-thinking", is_flag=True, help="Drop reasoning.  [default: convert it to text]")
+@dry_run_option
+@place_option
+@json_options
+@store_option
+def convert(
+    snapshot_id: str, to: str, model: str, drop_thinking: bool, dry_run: bool, place_name: str | None, form: Form
+) -> None:
+    """Convert a snapshot for another provider into a new snapshot, and print its ID. Keeps the old one.
+
+    Lists on stderr what could not be converted: position and kind, without content.
+    """
+    with place_or(open_existing, place_name) as store:
+        before = store.load(resolve(store, snapshot_id))
+        found = convert_snapshot(before, to, model=model, thinking="drop" if drop_thinking else "text")
+        if not dry_run:
+            store.save(found.snapshot)
+    if form != "text":
+        out_value(_converted_json(found, dry_run), form)
+        return
+    if not dry_run:
+        out(found.snapshot.id)
+    for loss in found.report.losses:
+        warn(str(loss))
+    warn(_conversion_line(found, dry_run))
+
+
+def _converted_json(found: ConvertedSnapshot, dry_run: bool) -> dict[str, object]:
+    return {
+        "id": None if dry_run else found.snapshot.id,
+        "converted_from": found.snapshot.metadata["converted_from"],
+        "provider": found.snapshot.provider,
+        "messages": found.snapshot.message_count,
+        "losses": [{"detail": "", **msgspec.to_builtins(loss)} for loss in found.report.losses],
+    }
+
+
+def _conversion_line(found: ConvertedSnapshot, dry_run: bool) -> str:
+    count = found.snapshot.message_count
+    verb = "would be converted" if dry_run else "converted"
+    return f"{many(count, 'message')} {verb} for {found.snapshot.provider}: {_losses(found.report)}"
+
+
+def _losses(report: Report) -> str:
+    counts = [(report.count(kind), kind) for kind in ("dropped", "changed", "moved", "merged", "added")]
+    return ", ".join(f"{count} {kind}" for count, kind in counts if count) or "nothing was lost"

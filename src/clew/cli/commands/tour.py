@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import IO
 
 import click
 
 import clew
-from clew.cli.commands.crash_demo import NOTE, kill_a_writer
 from clew.cli.exits import FAILED, say
-from clew.cli.importing.listing import show_found
+from clew.cli.importing.found import show_found
 from clew.cli.options import examples
 from clew.cli.output.text import bold, clip, dim, list_counts, many, out, role_style, style
 from clew.cli.output.tree_layout import END, INDENT, TreeItem, arrange, snippet
+from clew.cli.setup.key_sources import VARIABLES
 
 
 @click.command(epilog=examples("clew tour"))
@@ -222,3 +226,46 @@ def _wrap(text: str, width: int) -> list[str]:
 
     # Lines with colours are short; textwrap would count their escape sequences.
     return [text] if "\x1b" in text else textwrap.wrap(text, width)
+
+
+ENOUGH = 60
+"""Acknowledged messages before the writer is killed; enough that it is busy writing on any machine."""
+NOTE = "note "
+"""Start of the writer's messages; the tree only counts them."""
+PATIENCE = 60
+"""Longest run of the writer in seconds."""
+
+
+def kill_a_writer(session: str, path: str) -> tuple[list[str], str]:
+    """Runs and kills a writer; returns the IDs it acknowledged, and how it ended."""
+    env = {name: value for name, value in os.environ.items() if name not in VARIABLES}  # the tour's store is plain
+    command = [sys.executable, "-m", "clew", "append", session, "--db", path, "--role", "assistant"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, bufsize=1, env=env
+    ) as writer:
+        assert writer.stdin is not None
+        assert writer.stdout is not None
+        # The pipe always has lines, so the writer is never idle when it is killed.
+        feeder = threading.Thread(target=_feed, args=(writer.stdin,), daemon=True)
+        late = threading.Timer(PATIENCE, writer.kill)
+        acknowledged: list[str] = []
+        try:
+            feeder.start()
+            late.start()
+            for line in writer.stdout:
+                if line.endswith("\n"):
+                    acknowledged.append(line.split('"')[3])
+                if len(acknowledged) == ENOUGH:
+                    writer.kill()
+        finally:
+            late.cancel()
+            writer.kill()  # also when the tour itself is interrupted
+            code = writer.wait()
+            feeder.join()
+    return acknowledged, f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _feed(pipe: IO[str]) -> None:
+    with suppress(OSError), pipe:  # fails when the writer is dead
+        for number in range(1_000_000):
+            pipe.write(f'{{"text": "{NOTE}{number} of a writer that does not know what is coming"}}\n')

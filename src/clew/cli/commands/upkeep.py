@@ -1,21 +1,25 @@
-"""`clew verify | backup`: checks or copies the whole store."""
+"""`clew verify | backup | copy | gc | audit`: checks, copies and tidies a whole store, and shows its audit log."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from clew.base.visible import plain
 from clew.cli.exits import DAMAGED
-from clew.cli.options import examples
-from clew.cli.output.json import Form, json_options, out_lines, out_value
+from clew.cli.options import dry_run_option, examples
+from clew.cli.output.json import Form, iso, json_options, out_lines, out_value, out_values
 from clew.cli.output.progress import ProgressLine
 from clew.cli.output.text import bold, dim, list_counts, many, out, out_json, out_jsonl, style, warn, wrap
-from clew.cli.setup.open_store import open_existing, open_untouched, store_option
+from clew.cli.output.times import local, since_option, until_option
+from clew.cli.setup import settings
+from clew.cli.setup.open_store import open_existing, open_for_reading, open_untouched, store_option
 
 if TYPE_CHECKING:
+    from clew.engine.audit import AuditEvent
     from clew.upkeep.verify import Damage, Report
 
 
@@ -96,3 +100,83 @@ def backup(path: str, form: Form) -> None:
         warn(f"{made.size:,} bytes. Check the copy with: clew verify --db PATH")
     else:
         out_value({"path": str(made.path), "size": made.size}, form)
+
+
+@click.command(epilog=examples("clew copy chats.db postgresql://app@db.example/app", "clew copy old.db new.db"))
+@click.argument("source", metavar="SOURCE")
+@click.argument("target", metavar="TARGET")
+@click.option("--blobs", metavar="URL", help="Object storage of SOURCE.  [default: CLEW_BLOBS, or your settings]")
+@click.option("--target-blobs", metavar="URL", help="Object storage of TARGET.  [default: inside TARGET]")
+@json_options
+def copy(source: str, target: str, blobs: str | None, target_blobs: str | None, form: Form) -> None:
+    """Copy the store SOURCE to the new store TARGET, and compare both row by row.
+
+    IDs do not change. A sealed store stays sealed; no key is needed. SOURCE can be used during the copy, but messages
+    written meanwhile are not copied. If interrupted, run the same command again to continue. Attachments in object
+    storage are copied to another bucket or prefix, or into TARGET.
+    """
+    from clew.upkeep.copy_store import copy as copy_store
+
+    with ProgressLine("copying") as progress:
+        blobs = settings.current().value("blobs") if blobs is None else blobs
+        made = copy_store(source, target, blobs=blobs, target_blobs=target_blobs, progress=progress)
+    if form == "text":
+        out(plain(made.target))
+        warn(f"{many(made.rows, 'row')} copied and compared")
+    else:
+        out_value({"source": made.source, "target": made.target, "rows": made.rows}, form)
+
+
+@click.command(epilog=examples("clew gc --dry-run", "clew gc --days 30"))
+@click.option(
+    "--days", type=click.IntRange(0), default=7, show_default=True,
+    help="Keep unknown objects that are younger than this.",
+)  # fmt: skip
+@dry_run_option
+@json_options
+@store_option
+def gc(days: int, dry_run: bool, form: Form) -> None:
+    """Remove unused objects of this store from object storage.
+
+    Unused objects are deleted attachments, unfinished uploads, and objects of a store that was lost or replaced by an
+    older copy. Deleted attachments are normally removed with the next upload, or when a program closes the store.
+
+    Do not run this on a copy that shares bucket and prefix with the original: it would remove newer attachments of the
+    original.
+    """
+    with open_existing(tidy=not dry_run) as store:
+        gone = store.blobs.sweep(older=timedelta(days=days), dry_run=dry_run)
+    if form == "text":
+        word = "would be removed" if dry_run else "removed"
+        out(f"{many(gone.objects, 'object')} ({many(gone.bytes, 'byte')}) {word}")
+    else:
+        out_value({**gone._asdict(), "dry_run": dry_run}, form)
+
+
+@click.command(epilog=examples("clew audit", "clew audit --kind purge --since 30d", "clew audit --jsonl > audit.jsonl"))
+@click.option("--kind", metavar="KIND", help="Show only this kind: purge, hold, release, sweep, rotate, …")
+@since_option
+@until_option
+@json_options
+@store_option
+def audit(kind: str | None, since: datetime | None, until: datetime | None, form: Form) -> None:
+    """Show the audit log, oldest first: who did what to the store, and when. It contains no messages."""
+    with open_for_reading() as store:
+        events = store.audit.read(since=since, until=until, kind=kind)
+        if form != "text":
+            out_values(map(_event_json, events), form)
+            return
+        lines = [_event_line(event) for event in events]
+        out_lines(lines)
+        if not lines:
+            warn("The audit log is empty.")
+
+
+def _event_json(event: AuditEvent) -> dict[str, Any]:
+    return {**event._asdict(), "at": iso(event.at)}
+
+
+def _event_line(event: AuditEvent) -> str:
+    who = plain(event.actor) if event.actor else "-"
+    why = dim(f"  {event.reason}") if event.reason else ""
+    return f"{dim(local(event.at))}  {bold(event.kind.ljust(9))}  {event.subject}  {who}{why}"

@@ -12,8 +12,7 @@ import click
 
 import clew
 from clew.cli.commands.serve import has_page, serve
-from clew.cli.importing.found import CHOSEN, HISTORY, PAGE
-from clew.cli.importing.listing import show_looked_at
+from clew.cli.importing.found import CHOSEN, HISTORY, PAGE, show_looked_at
 from clew.cli.output.text import bold, dim, note, out
 from clew.cli.setup.installation import local_model, missing_sdks
 from clew.web import HOST, PORT

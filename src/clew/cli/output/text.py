@@ -6,9 +6,13 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from clew.base.visible import escape
+
+if TYPE_CHECKING:
+    pass
+
 
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 _START = re.compile("(?:\x1b\\[[0-9;]*m)*(?P<indent> *)")

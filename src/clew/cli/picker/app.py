@@ -23,7 +23,6 @@ from clew.cli.output.text import clip, many, pad, width
 from clew.cli.output.times import ago
 from clew.cli.picker.catalog import Catalog, CatalogRow, Scope
 from clew.cli.picker.preview import Preview, preview
-from clew.cli.picker.search_field import SearchField
 
 NARROW = 90
 """Below this width the preview is under the list."""
@@ -389,3 +388,40 @@ class Picker(App[PickerResult]):
         except clew.ClewError as error:
             self.notify(plain(error.message), severity="error", markup=False)
             return None
+
+
+KEYS = {
+    "enter": "resume",
+    "tab": "scope",
+    "ctrl+o": "print",
+    "ctrl+n": "new",
+    "ctrl+r": "rename",
+    "ctrl+t": "label",
+    "ctrl+f": "fork",
+    "ctrl+d": "trash",
+    "delete": "trash",
+    "ctrl+z": "undo",
+    "up": "move(-1)",
+    "down": "move(1)",
+    "pageup": "move(-10)",
+    "pagedown": "move(10)",
+    "escape": "leave",
+    "ctrl+c": "quit",
+    "ctrl+q": "quit",
+}
+"""Actions of the picker, by key. They need Ctrl or a key without a letter, so that none happens by accident."""
+
+
+class SearchField(Input):
+    """An input field that runs each key's action before it takes the next key."""
+
+    async def on_key(self, event: events.Key) -> None:
+        """Runs the picker's action for a key, or the field's own; letters are inserted by Input itself."""
+        if event.key in KEYS:
+            actions = [f"app.{KEYS[event.key]}"]
+        else:
+            actions = [binding.action for binding in self._bindings.key_to_bindings.get(event.key, ())]
+        for action in actions:
+            event.stop()
+            event.prevent_default()
+            await self.run_action(action)

@@ -15,7 +15,6 @@ import click
 import clew
 from clew.base.visible import plain
 from clew.cli.exits import NOT_FOUND
-from clew.cli.output.origin import own_command, tool_title
 from clew.cli.output.text import bold, dim, note, out, warn
 from clew.cli.setup import settings
 from clew.cli.setup.open_store import location, open_for_reading
@@ -73,8 +72,10 @@ class OwnCommand(NamedTuple):
 
 
 def _own_command(session: clew.Session) -> OwnCommand | None:
+    from clew.sources.registry import resume_elsewhere, tool_title  # loads every source
+
     origin = origin_of(session)
-    command = own_command(origin)
+    command = resume_elsewhere(origin.tool, origin.id)
     return None if command is None else OwnCommand(tool_title(origin.tool), command, session.cwd)
 
 

@@ -12,7 +12,6 @@ from rich.text import Text
 import clew
 from clew.base.visible import plain
 from clew.cli.output.json import home_short
-from clew.cli.output.origin import tool_title
 from clew.cli.output.text import many
 from clew.cli.output.tree_layout import snippet
 from clew.cli.picker.catalog import CatalogRow, content_query
@@ -58,12 +57,14 @@ def preview(store: clew.Store, row: CatalogRow, typed: str = "") -> Preview:
 
 
 def _head(store: clew.Store, session: clew.Session) -> Text:
+    from clew.sources.registry import tool_title  # loads every source
+
     origin = origin_of(session)
     head = Text(plain(session.title or "untitled"), style="bold")
     about = [session.handle, many(session.counters.messages, "message"), home_short(session.cwd or "")]
     about += [session.model or "", *(f"#{label}" for label in session.labels)]
     head.append("\n" + " · ".join(plain(part) for part in about if part), style="not bold dim")
-    more = [tool_title(origin.tool) if origin.tool else "", f"branch {origin.branch}" if origin.branch else ""]
+    more = [plain(tool_title(origin.tool)) if origin.tool else "", f"branch {origin.branch}" if origin.branch else ""]
     more += [f"fork of {_name(store, session.forked_from)}" if session.forked_from is not None else ""]
     if any(more):
         head.append("\n" + " · ".join(plain(part) for part in more if part), style="not bold blue")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -17,15 +17,15 @@ from clew.cli.output.text import warn
 from clew.cli.setup import key_sources, settings
 from clew.cli.setup.ask import TRIES, ask_secret, can_ask_secret
 from clew.cli.setup.find import NAMES
-from clew.cli.setup.folders import user_folder
 from clew.cli.setup.key_sources import KeySource
-from clew.cli.setup.redaction_rules import in_settings
+from clew.cli.setup.settings import user_folder
 from clew.errors import NotFound
 
 if TYPE_CHECKING:
     from clew.agents.cpe import CpeFile, CpeView
     from clew.keys import Key
     from clew.redaction import Rules
+
 
 F = TypeVar("F", bound=Callable[..., object])
 _NEEDS_KEY = "Provide the key with --key-file or an environment variable; see 'clew --help'."
@@ -64,12 +64,12 @@ def open_or_create(*, redact: Rules | None = None, timeout: float | None = None)
         folder = os.path.dirname(path)
         make_private_folder(folder, hint="Choose another location for the store with --db or CLEW_DB.")
         keep_from_sync(folder)
-    return _open(path, create=True, redact=in_settings() if redact is None else redact, timeout=timeout)[0]
+    return _open(path, create=True, redact=default_rules() if redact is None else redact, timeout=timeout)[0]
 
 
 def open_existing(*, tidy: bool = True) -> clew.Store:
     """Opens the store. NotFound if it does not exist. `tidy` as for `clew.open`."""
-    return _open(_existing(), create=False, tidy=tidy, redact=in_settings())[0]
+    return _open(_existing(), create=False, tidy=tidy, redact=default_rules())[0]
 
 
 def open_untouched() -> clew.Store:
@@ -158,7 +158,9 @@ def open_with_key(key: Key) -> clew.Store:
 def open_unasked(key: Key | None) -> clew.Store:
     """`open_existing` with this key, or that of the command line; asks nothing on the terminal. Sealed, WrongKey."""
     source = key_source()
-    return _connect(_existing(), key=source.key() if key is None and source is not None else key, redact=in_settings())
+    return _connect(
+        _existing(), key=source.key() if key is None and source is not None else key, redact=default_rules()
+    )
 
 
 def key_source() -> KeySource | None:
@@ -239,3 +241,28 @@ def _actor() -> str | None:
     except (KeyError, OSError, ImportError):  # the user may have no name
         return None
     return name if name.isprintable() and len(name) <= 128 else None
+
+
+def also_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds `--also` to a command."""
+    return click.option(
+        "--also",
+        multiple=True,
+        type=click.Choice(settings.PERSONAL),
+        help="Also redact these, besides secrets; repeatable.",
+    )(command)
+
+
+def rules(also: Iterable[str]) -> Rules:
+    """The built-in rules for secrets, plus those for `also`."""
+    from clew.redaction import Rules, builtin
+
+    return Rules(builtin(*also))
+
+
+def default_rules() -> Rules | None:
+    """The rules of the setting `redact`; None if it is off."""
+    value = settings.current().value("redact")
+    if value in (None, settings.OFF):
+        return None
+    return rules(name for name in settings.PERSONAL if name in value.split())

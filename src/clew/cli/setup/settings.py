@@ -8,7 +8,9 @@ start a program, or name a file outside the project. Secrets are never read from
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -18,9 +20,24 @@ import click
 from clew.base.outside import open_outside
 from clew.base.visible import plain
 from clew.cli.output.text import warn
-from clew.cli.setup import secrets
-from clew.cli.setup.folders import user_folder
 from clew.errors import Invalid, NotFound, clip
+from clew.providers.registry import PROVIDERS, key_variables
+
+_XDG = {"config": ("XDG_CONFIG_HOME", "~/.config"), "data": ("XDG_DATA_HOME", "~/.local/share")}
+
+
+def user_folder(kind: Literal["config", "data"]) -> str:
+    """Clew's folder for settings or data. On Linux it avoids loading platformdirs, which takes as long as `ls`."""
+    variable, usual = _XDG[kind]
+    named, home = os.environ.get(variable, ""), os.path.expanduser(usual)
+    base = named or home
+    if sys.platform == "linux" and os.path.isabs(base) and base == base.strip():
+        return os.path.join(base, "clew")
+    import platformdirs
+
+    find = platformdirs.user_config_dir if kind == "config" else platformdirs.user_data_dir
+    return find("clew", appauthor=False)
+
 
 if TYPE_CHECKING:
     from clew.providers.prices import Price, Prices
@@ -273,7 +290,7 @@ def project_path(cwd: str, tell: Callable[[str], None] = lambda _: None) -> str 
 def load(path: str, source: Source) -> SettingsFile:
     """Reads a settings file. Invalid if it is not TOML, or contains a secret."""
     values = parse(read(path), path)
-    secrets.refuse(values, path, project=source == "project")
+    _refuse_secrets(values, path, project=source == "project")
     known = {name: value for name, value in values.items() if name in SETTINGS}
     return SettingsFile(path, source, known, tuple(name for name in values if name not in SETTINGS))
 
@@ -397,3 +414,62 @@ def parse_value(setting: Setting, value: Any) -> Any:
             raise ValueError("must be 'off', or a list of: secrets, email, phone")
         return " ".join(words)
     return value
+
+
+_NAME = re.compile(r"(?:^|_)(?:(?:api_?key|token|secret|password|passphrase|credentials?)(?:_|$)|key$)")
+_VALUE = re.compile(
+    r"\b(?:sk-[\w-]{16,}|AIza[\w-]{30,}|gsk_\w{20,}|xai-\w{20,}|hf_\w{20,}|gh[oprsu]_\w{30,}|github_pat_\w{20,})"
+    r"|://[^/@\s]+@"
+)
+_PASSWORD = re.compile(r"://[^/@\s:]*:[^/@\s]+@|[?&]password=", re.IGNORECASE)
+"""A URL may contain a user name, but no password."""
+_STORAGE = "the variables of your object storage (such as AWS_SECRET_ACCESS_KEY)"
+_OWN = {"key": "CLEW_KEY", "db": "PGPASSWORD", "blobs": _STORAGE}
+
+
+def _refuse_secrets(values: dict[str, Any], path: str, *, project: bool) -> None:
+    """Invalid if a file contains a secret, judged by its name or its form; the error does not contain the value."""
+    unset = "clew config unset --project" if project else "clew config unset"
+    for name, value in _leaves(values):
+        if is_secret(name, value):
+            variable = variable_of(name, value, values.get("provider"))
+            hint = f"Remove it with '{unset} {name}', and set {variable} in the environment instead."
+            raise Invalid(f"{path} contains a secret ({clip(name)}); secrets are not read from files", hint=hint)
+
+
+def is_secret(name: str, value: object) -> bool:
+    """True if a setting must not be stored in a file."""
+    if name == "db":
+        return isinstance(value, str) and _PASSWORD.search(value) is not None
+    if isinstance(value, str) and _VALUE.search(value):
+        return True
+    last = name.rpartition(".")[2].lower().replace("-", "_")
+    return not name.startswith("aliases.") and _NAME.search(last) is not None
+
+
+def variable_of(name: str, value: object, provider: object = None) -> str:
+    """The environment variable to use for such a secret."""
+    if name in _OWN:
+        return _OWN[name]
+    for text in (name.lower(), str(value), str(provider).lower()):
+        for row in PROVIDERS.values():
+            if row.key_prefix and (
+                text.startswith(row.key_prefix) or any(known in text for known in (row.name, row.sdk.partition(".")[0]))
+            ):
+                return row.api_keys[0]
+        if "passphrase" in text or "password" in text:
+            return "CLEW_PASSPHRASE"
+    return key_variables()
+
+
+def _leaves(values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Every value that is not a table, with its dotted name; without recursion, because tables may be deeply nested."""
+    left: list[tuple[str, Any]] = list(values.items())
+    while left:
+        name, value = left.pop()
+        if isinstance(value, dict):
+            left += [(f"{name}.{inner}", below) for inner, below in value.items()]
+        elif isinstance(value, list):
+            left += [(name, below) for below in value]
+        else:
+            yield name, value
