@@ -113,16 +113,16 @@ def test_a_status_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read = sum(made.total[lane] for lane in ("input", "cached", "cache_write"))
     told = {"transcript_path": str(path), "model": {"display_name": "Opus\x1b[31m"}, "cost": {"total_cost_usd": 1.5},
             "context_window": {"used_percentage": 41.6}}  # fmt: skip
-    line = status_line(json.dumps(told).encode(), "/", Prices())
+    line = status_line(json.dumps(told).encode(), "/", Prices)
     assert line.startswith("Opus")
     assert "\x1b" not in line
     assert "$1.50" in line
     assert f"{read / 1_000_000:.1f}M in" in line or f"{read / 1000:.1f}k in" in line
     assert line.endswith("context 42%")
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))
-    assert " out · context " in status_line(b"", "/src/p0", Prices())
+    assert " out · context " in status_line(b"", "/src/p0", Prices)
     for odd in (b"", b"[]", b"{", b'{"transcript_path": 5, "model": [], "cost": {"total_cost_usd": "x"}}'):
-        assert status_line(odd, "/nowhere", Prices()) == ""
+        assert status_line(odd, "/nowhere", Prices) == ""
 
 
 def test_a_status_line_is_quick(tmp_path: Path) -> None:

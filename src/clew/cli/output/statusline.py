@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from clew.base.messages import Native
 from clew.base.outside import open_outside
 from clew.base.visible import plain
-from clew.providers.prices import Prices
 from clew.providers.usage import AnswerUsage, Lanes, usage_of
+
+if TYPE_CHECKING:
+    from clew.providers.prices import Prices
 
 LONGEST = 4 << 20
 """Bytes at the end of a transcript that are read: about 30 milliseconds."""
@@ -27,10 +29,18 @@ class _Line(msgspec.Struct):
     timestamp: Any = None
 
 
+class _Answer(NamedTuple):
+    """An answer, with the largest counts of its lines."""
+
+    used: AnswerUsage
+    lanes: Lanes
+    day: str
+
+
 _line = msgspec.json.Decoder(_Line).decode
 
 
-def status_line(given: bytes, cwd: str, prices: Prices) -> str:
+def status_line(given: bytes, cwd: str, prices: Callable[[], Prices]) -> str:
     """Model, cost, tokens and context of a session: the one that `given` describes, else the latest.
 
     The latest is that of Claude Code in `cwd`. Empty if there is none. What is missing or odd is left out.
@@ -42,22 +52,28 @@ def status_line(given: bytes, cwd: str, prices: Prices) -> str:
     told = told if isinstance(told, dict) else {}
     path = told.get("transcript_path")
     path = path if isinstance(path, str) else _latest(_at(told, "workspace", "current_dir") or told.get("cwd") or cwd)
-    lanes, listed, last, whole = _read(path, prices) if path else (Lanes(), 0.0, None, True)
+    answers, whole = _read(path) if path else ([], True)
+    last = answers[-1].used if answers else None
     model = _at(told, "model", "display_name") or (last.model if last else "")
     cost = _at(told, "cost", "total_cost_usd")
-    if not isinstance(cost, int | float) and whole and listed is not None and last is not None:
-        cost = listed / 1_000_000
+    if not isinstance(cost, int | float) and whole and answers:
+        known = prices()
+        costs = [known.cost(one.lanes, one.used.model, one.day) for one in answers]
+        cost = None if None in costs else sum(one for one in costs if one is not None) / 1_000_000
     used = _at(told, "context_window", "used_percentage")
     parts = [
         plain(model) if isinstance(model, str) else "",
         f"${cost:,.2f}" if isinstance(cost, int | float) else "",
-        *(_tokens(lanes) if whole and last is not None else ()),
+        *(_tokens(answers) if whole and answers else ()),
         f"context {used:.0f}%" if isinstance(used, int | float) else _context(last),
     ]
     return " · ".join(part for part in parts if part)
 
 
-def _tokens(lanes: Lanes) -> Iterator[str]:
+def _tokens(answers: list[_Answer]) -> Iterator[str]:
+    lanes = Lanes()
+    for one in answers:
+        lanes = lanes.plus(one.lanes)
     read = lanes.all_input
     yield f"{_short(read)} in" + (f" ({lanes.cached * 100 // read}% cached)" if read and lanes.cached else "")
     yield f"{_short(lanes.output)} out"
@@ -93,17 +109,16 @@ def _latest(cwd: object) -> str | None:
         return None
 
 
-def _read(path: str, prices: Prices) -> tuple[Lanes, float | None, AnswerUsage | None, bool]:
-    """The tokens of a transcript, their list price if it is known, the last answer, and whether all of it was read."""
-    answers: dict[str, tuple[AnswerUsage, Lanes, str]] = {}
-    last = None
+def _read(path: str) -> tuple[list[_Answer], bool]:
+    """The answers of a transcript, each once, and whether all of it was read."""
+    answers: dict[str, _Answer] = {}
     try:
         with open_outside(path) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - LONGEST))
             lines = file.read(LONGEST).split(b"\n")
     except OSError:
-        return Lanes(), None, None, False
+        return [], False
     for number, text in enumerate(lines):
         if b'"usage"' not in text or b'"assistant"' not in text:
             continue
@@ -112,45 +127,30 @@ def _read(path: str, prices: Prices) -> tuple[Lanes, float | None, AnswerUsage |
         except (msgspec.MsgspecError, UnicodeDecodeError):
             continue
         used = usage_of(Native("anthropic", bytes(line.message)))
-        if used is None or used.lanes is None or b'"usage"' not in bytes(line.message):
+        if used is None or used.lanes is None:
             continue
         key = used.id or str(number)
         day = line.timestamp[:10] if isinstance(line.timestamp, str) else ""
-        before = answers.get(key)
-        answers[key] = (used, used.lanes if before is None else before[1].most(used.lanes), day)
-        last = used
-    total, cost = Lanes(), 0.0
-    costs = [prices.cost(lanes, used.model, day) for used, lanes, day in answers.values()]
-    for _, lanes, _ in answers.values():
-        total = total.plus(lanes)
-    cost = sum(one for one in costs if one is not None)
-    return total, None if None in costs else cost, last, size <= LONGEST
+        before = answers.pop(key, None)
+        answers[key] = _Answer(used, used.lanes if before is None else before.lanes.most(used.lanes), day)
+    return list(answers.values()), size <= LONGEST
 
 
 def main() -> int:
     """Reads stdin if it is no terminal, prints the line, and never fails: a status bar has no place for errors."""
     given = b"" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read(STDIN)
-    line = status_line(given, os.getcwd(), _prices())
-    sys.stdout.write(line + "\n")
+    sys.stdout.write(status_line(given, os.getcwd(), _prices) + "\n")
     sys.stdout.flush()
     return 0
 
 
 def _prices() -> Prices:
-    """The user's own prices, if there is a settings file that has some, and the list."""
-    from clew.cli.setup.folders import user_folder
+    """The user's own prices and the list; the list alone if the settings cannot be read."""
+    from clew.cli.setup import settings
+    from clew.errors import ClewError
+    from clew.providers.prices import Prices
 
     try:
-        with open_outside(os.path.join(user_folder("config"), "config.toml")) as file:
-            has_own = b"prices" in file.read(STDIN)
-    except OSError:
-        has_own = False
-    if has_own:
-        from clew.cli.setup import settings
-        from clew.errors import ClewError
-
-        try:
-            return settings.prices()
-        except ClewError:
-            pass
-    return Prices()
+        return settings.prices()
+    except ClewError:
+        return Prices()
