@@ -13,7 +13,7 @@ from markupsafe import Markup
 from clew.base.messages import Media
 from clew.engine.node import Node
 from clew.errors import ClewError, Corrupted, NotFound
-from clew.exports.render.message import Entry, Links, Renderer, entry, money, seam
+from clew.exports.render.message import Entry, Links, Renderer, entry, seam
 from clew.exports.render.text import inline, one_line, plain
 from clew.store.session import Session
 from clew.store.windows import Leaving, leaving, seams, window
@@ -173,20 +173,6 @@ def _place(others: Sequence[SideBranch]) -> int:
 def compare_url(session: Session, a: str | None, b: str) -> str:
     """The URL of the comparison of two paths."""
     return f"/c/{session.id}/compare?{urlencode({**({'a': a} if a else {}), 'b': b})}"
-
-
-def facts(session: Session) -> dict[str, Any]:
-    """Tokens, cost and source, with unknown as unknown."""
-    counters = session.counters
-    return {
-        "tokens_in": f"{counters.tokens_in:,}",
-        "tokens_out": f"{counters.tokens_out:,}",
-        "tokens_known": counters.tokens_known,
-        "cost": money(counters.cost) if counters.cost else "",
-        "cost_known": counters.cost_known,
-        "messages": counters.messages,
-        "turns": counters.turns,
-    }
 
 
 def subagents(session: Session) -> list[Session]:
