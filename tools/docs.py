@@ -213,7 +213,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
     (
         "clew.records",
         "Conversations kept by policy. Shapes have the names of their fields in camelCase when they are JSON.",
-        ["records/service:RecordService", "records/deferred:Pending", "records/breaker:CircuitOpen"]
+        ["records/service:RecordService", "records/deferred:Pending", "records/writes:CircuitOpen"]
         + [f"records/schema:{name}" for name in RECORDS.split()],
     ),
     (
@@ -228,10 +228,10 @@ PARTS: list[tuple[str, str, list[str]]] = [
         [
             "agents/store:open",
             "agents/store:SessionStore",
-            "agents/session:Session",
+            "agents/store:Session",
             "agents/metadata:SessionMetadata",
             "agents/metadata:project_hash",
-            "agents/options:Options",
+            "agents/store:Options",
             "agents/transcript:Transcript",
             "agents/transcript:TranscriptEvent",
             "agents/memory:Memory",
@@ -305,7 +305,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
     (
         "clew.aio",
         AIO,
-        ["aio/__init__:open", "aio/__init__:Opening", "aio/retention:Sweeper", "aio/watch:Watch"],
+        ["aio/__init__:open", "aio/__init__:Opening", "aio/retention:Sweeper", "aio/proxy:Watch"],
     ),
     ("clew.agents.mcp", "", ["agents/mcp/tools:server"]),
     (

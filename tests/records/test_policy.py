@@ -17,7 +17,7 @@ from clew.backends import Tx
 from clew.errors import SweepRefused
 from clew.records import Policy, RecordService, events
 from clew.records.aio import RecordService as AsyncService
-from clew.records.service_retention import DEFAULT
+from clew.records.expiry import DEFAULT
 from clew.retention import RetentionScan
 from clew.store.parts import Parts
 from clew.store.store import Store

@@ -23,7 +23,7 @@ from clew.engine.node import node_row
 from clew.errors import Closed, Conflict, Invalid, NotFound, ShutdownIncomplete
 from clew.records import Pending, Policy, PurgeReason, RecordService, events
 from clew.records.repository import Repository
-from clew.records.service_reading import RecordReader
+from clew.records.service import RecordReader
 from clew.store.parts import Parts
 from clew.store.store import Store
 from clew.store.unit import Unit

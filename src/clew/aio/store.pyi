@@ -7,8 +7,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import IO, Any, Generic, Literal, Self, overload
 
-from clew.aio.proxy import Proxy
-from clew.aio.watch import Watch
+from clew.aio.proxy import Proxy, Watch
 from clew.backends import Backup, BlobRow
 from clew.backends.fts_tables import Mode
 from clew.base import values

@@ -222,9 +222,9 @@ class Store:
         """Messages that contain all the words, best match first. No query is a syntax error.
 
         Matches whole words, ``"a phrase"`` in quotes, and ``pre*`` as a prefix; ignores case and accents.
-        ``mode="substring"`` matches any sequence of characters: for code, and for languages without spaces. Filters: a
-        session, a role, a time from `since` up to `until`. With `newest` the newest match is first, which is faster if
-        there are many. `progress` is called while new messages are indexed.
+        ``mode="substring"`` matches any sequence of characters: for code; a query in a language without spaces always
+        does. Filters: a session, a role, a time from `since` up to `until`. With `newest` the newest match is first,
+        which is faster if there are many. `progress` is called while new messages are indexed.
         """
         return self._parts.search(
             query, limit=limit, session=session, role=role, since=since, until=until, mode=mode, newest=newest,

@@ -108,6 +108,10 @@ class _Found:
         return self._sessions[node_row(node)[POS]]
 
 
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+"""Letters of scripts without spaces, such as Chinese, Japanese and Thai: a query with them is a substring."""
+
+
 class Search:
     """Finds messages, one search at a time. Updates the index before each search."""
 
@@ -167,6 +171,8 @@ class Search:
         if self._engine.backend.in_transaction():
             # The index would keep messages that the transaction may yet roll back.
             raise Invalid("cannot search inside a transaction", hint="Search before or after it.")
+        if _UNSPACED.search(query):
+            mode = "substring"
         terms = list(dict.fromkeys(_terms(query, mode)))[:MOST_TERMS]
         if not terms:
             return []
