@@ -53,7 +53,9 @@ check: $(VENV)/.dev
 	$(BIN)/python tools/house.py
 	$(BIN)/python tools/docs.py --check
 
+# As users have it: a wheel, whose modules pip compiles. From the sources, the first start of a process would compile them.
 bench: .venv-bench/.bench
+	@.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall .
 	.venv-bench/bin/python -m benchmarks
 
 # Fails if tests run less of a part than `[tool.clew.coverage]` in pyproject.toml asks.

@@ -8,6 +8,7 @@ import os
 import platform
 import sqlite3
 import sys
+import sysconfig
 import time
 from collections.abc import Callable, Iterator
 
@@ -84,6 +85,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--no-peers", action="store_true", help="leave the other stores out")
     parser.add_argument("--disk", metavar="DIR", help="a folder on the disk to measure; default: the temporary folder")
     given = parser.parse_args(arguments)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # the processes that are started would compile clew, each again
     unknown = [name for name in given.names if name not in MEASURES]
     if unknown:
         parser.error(f"no measure is called {unknown[0]}; there are {', '.join(MEASURES)}")
@@ -130,9 +132,16 @@ def described(bench: Bench) -> dict[str, str]:
         "software path": f"{bench.memory} ({_file_system(bench.memory)})",
         "python": f"{platform.python_version()}, SQLite {sqlite3.sqlite_version}, msgspec {msgspec.__version__}",
         "floor": f"bare sqlite3, {', '.join(sorted(floor_found))}",
-        "clew": f"{clew.__version__}, {', '.join(sorted(found))}",
+        "clew": f"{clew.__version__} {_origin()}, {', '.join(sorted(found))}",
         **dict(peers.described(bench)),
     }
+
+
+def _origin() -> str:
+    """Where clew was imported from: an installed wheel has compiled modules, the sources may have none."""
+    if clew.__file__.startswith(sysconfig.get_path("purelib") + os.sep):
+        return "from a wheel"
+    return "from its sources (times of new processes: see `make bench`)"
 
 
 def _cpu() -> str:

@@ -28,7 +28,7 @@ Origin = tuple[str, str]
 """A module, and the name of something in it."""
 
 TWINS: dict[Origin, Origin] = {
-    ("clew.engine.watch", "Watch"): ("clew.aio.watch", "Watch"),
+    ("clew.engine.watch", "Watch"): ("clew.aio.proxy", "Watch"),
 }
 """For a sync class, its async one; `main` adds the proxies."""
 

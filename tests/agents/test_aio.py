@@ -11,7 +11,7 @@ import pytest
 import clew
 import clew.aio
 import clew.aio.agents
-from clew.agents import memory, session, store, transcript
+from clew.agents import memory, store, transcript
 from tests.agents.conftest import lines, sdk, texts
 
 pytestmark = pytest.mark.anyio
@@ -24,7 +24,7 @@ def anyio_backend(request):
 
 @pytest.mark.parametrize(
     ("sync", "awaited"),
-    [(store.SessionStore, clew.aio.agents.SessionStore), (session.Session, clew.aio.agents.Session),
+    [(store.SessionStore, clew.aio.agents.SessionStore), (store.Session, clew.aio.agents.Session),
      (transcript.Transcript, clew.aio.agents.Transcript), (memory.Memory, clew.aio.agents.Memory)],
 )  # fmt: skip
 def test_both_faces_have_the_same_names(sync, awaited):

@@ -14,10 +14,10 @@ import pytest
 
 import clew
 from clew.checkpoints import Checkpoints, rewind
-from clew.checkpoints.apply import apply
 from clew.checkpoints.capture import ContentWriter
 from clew.checkpoints.diff import MOST, count
 from clew.checkpoints.filestate import MISSING, FileState, HeadChange, Manifest, PathEntry
+from clew.checkpoints.rewind import apply
 from clew.checkpoints.root import RootFolder
 from clew.errors import NotFound, ReadOnly, Unavailable
 from clew.store.parts import Parts

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import clew
 from tests.sources.made import SESSION, claude_line, jsonl
 from tests.sources.test_exports import TREE
 
@@ -28,6 +29,17 @@ def test_logs_of_claude_code(clew_cli, tmp_path):
     again = clew_cli("import", str(tmp_path / "projects"), "--json")
     assert [one["state"] for one in again.json["files"]] == ["unchanged"]
     assert clew_cli("import", str(tmp_path / "projects")).out == "Nothing new; 1 file unchanged\n"
+
+
+def test_the_index_is_complete_after_an_import(clew_cli, tmp_path, db):
+    """The first search need not index anything."""
+    log = tmp_path / f"{SESSION}.jsonl"
+    log.write_bytes(jsonl([claude_line(1, None, "user", "Why lint?")]))
+    assert clew_cli("import", str(log)).code == 0
+    indexed: list[int] = []
+    with clew.open(db) as store:
+        assert len(store.search("lint", progress=lambda done, total: indexed.append(done))) == 1
+    assert indexed == []
 
 
 @pytest.mark.parametrize("form", ["--json", "--jsonl"])
@@ -199,3 +211,17 @@ def test_sources(clew_cli, home):
     (row,) = clew_cli("sources", "claude-code", "--json").json
     assert (row["files"], row["imported_files"]) == (1, 1)
     assert any("APPDATA" in path or "AppData" in path for path in row["looked_for"]["win32"])
+
+
+def test_the_table_begins_with_the_largest_history(clew_cli, tmp_path):
+    """Sorted by size; and a program that shares its source with others has its own name."""
+    (tmp_path / ".claude/projects/p").mkdir(parents=True)
+    log = tmp_path / f".claude/projects/p/{SESSION}.jsonl"
+    log.write_bytes(jsonl([claude_line(1, None, "user", "Why lint?")]))
+    task = tmp_path / ".config/Code/User/globalStorage/rooveterinaryinc.roo-cline/tasks/1779876120000"
+    task.mkdir(parents=True)
+    text = [{"role": "user", "content": [{"type": "text", "text": "long " * 1000}]}]
+    (task / "api_conversation_history.json").write_text(json.dumps(text))
+    done = clew_cli("import", env={"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / ".config")})
+    names = [line.split("  ")[0] for line in done.out.splitlines()[1:3]]
+    assert names == ["Roo Code", "Claude Code"]

@@ -43,6 +43,16 @@ def test_filters(clew_cli, talk, tmp_path, monkeypatch):
     assert clew_cli("ls", "--here", "--cwd", "/").code == 2
 
 
+def test_filters_by_time(clew_cli, talk):
+    """Only those active in a span, which a page of one conversation fills too; the advice names the options."""
+    talk("new one", title="New")
+    assert "New" in clew_cli("ls", "--since", "1h").out
+    assert "New" in clew_cli("ls", "--until", "2999-01-01", "-n", "1").out
+    none = clew_cli("ls", "--until", "2d")
+    assert (none.out, "Leave out --until" in none.err) == ("", True)
+    assert clew_cli("ls", "--trash", "--since", "1h").code == 2
+
+
 def test_pages(clew_cli, talk):
     """A page says where the next begins; --all reads them all; the person is told that there are more."""
     for number in range(5):

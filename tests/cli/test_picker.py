@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -391,7 +392,7 @@ def test_the_own_command_of_a_tool():
 
 
 def test_enter_on_another_tools_conversation_asks(db, tmp_path):
-    """On a terminal: clew's command and the tool's own, and the tool is run in its directory if it is chosen."""
+    """On a terminal: the tool's own command first, since the tool is installed, and clew's; Enter runs the tool."""
     (tmp_path / "project").mkdir()
     tool = tmp_path / "bin2" / "claude"
     tool.parent.mkdir()
@@ -409,8 +410,102 @@ def test_enter_on_another_tools_conversation_asks(db, tmp_path):
         shown = terminal.shown(r"Which \[1\]")
         assert "imported from Claude Code" in shown
         assert "&& claude --resume 5f2c-77" in shown
-        terminal.type("2", "Enter")
+        assert shown.index("claude --resume") < shown.index("chat -c")
+        terminal.type("Enter")
         assert f"claude runs: --resume 5f2c-77 in {there}" in terminal.shown("claude runs")
+
+
+def about(app: Picker) -> str:
+    """The line above the list."""
+    return str(app.query_one("#about", Static).render())
+
+
+def test_what_is_elsewhere_is_counted(store, tmp_path):
+    """Nothing in the directory: the line says how many conversations match in all directories, messages included."""
+
+    async def act(app, pilot):
+        await pilot.press(*"rome")
+        await settled(app, pilot)
+        assert "0 here, 1 everywhere · tab widens the search" in about(app)
+        await pilot.press("escape", *"holiday")
+        await settled(app, pilot)
+        assert "0 here, 1 everywhere" in about(app)
+
+    at_the_screen(store, tmp_path / "app", act)
+
+
+def test_a_search_that_waits_for_the_index_says_so(store, tmp_path, monkeypatch):
+    """Neither "0 conversations" nor another conversation is shown while messages are indexed."""
+    began, go_on = threading.Event(), threading.Event()
+    search = Catalog.contents
+
+    def slow(self, typed, scope, known, progress=None):
+        if progress is not None:
+            progress(21, 50)
+            began.set()
+            go_on.wait(10)
+        return search(self, typed, scope, known)
+
+    monkeypatch.setattr(Catalog, "contents", slow)
+
+    async def act(app, pilot):
+        await pilot.press(*"zebra")
+        while not began.is_set():
+            await pilot.pause(0.01)
+        await pilot.pause()
+        assert "searching messages … 42 %" in about(app)
+        assert "0 conversations" not in about(app)
+        go_on.set()
+        await settled(app, pilot)
+        assert "2 conversations" in about(app)
+
+    at_the_screen(store, tmp_path / "app", act)
+
+
+def test_columns_are_aligned(store, tmp_path):
+    """Tools, directories and ages begin at the same column in every line."""
+    for number, tool in enumerate(("pi", "claude-code")):
+        made = store.sessions.create(title=f"Imported {number}", cwd=tmp_path / "app", extra={"source": {"tool": tool}})
+        made.append(clew.user("x"))
+
+    async def act(app, pilot):
+        await pilot.press("tab", "tab")
+        lines = [app.query_one(OptionList).render_line(row).text for row in range(6)]
+        assert len({line.index(" just now") for line in lines}) == 1
+        assert len({line.index(tool) for line, tool in zip(lines, ("claude-code", "pi "), strict=False)}) == 1
+
+    at_the_screen(store, tmp_path / "app", act)
+
+
+def test_keys_to_read_copy_export_and_open(store, tmp_path):
+    """Ctrl+L shows the conversation, Ctrl+Y copies its ID, Ctrl+E writes it as Markdown, Ctrl+P opens the page."""
+    lint = store.sessions.list(title="Lint").items[0].id
+
+    async def act(app, pilot):
+        await pilot.press("down", "ctrl+y")
+        assert app.clipboard == lint
+        await pilot.press("ctrl+e")
+        (written,) = (tmp_path / "app").glob("*.md")
+        assert "About Lint step?" in written.read_text()
+        await pilot.press("ctrl+p")
+
+    assert at_the_screen(store, tmp_path / "app", act) == PickerResult("page", lint)
+
+
+def test_a_conversation_is_read_in_the_pager(db, tmp_path):
+    """At a terminal Ctrl+L starts the pager, and the picker is there again when the pager ends."""
+    (tmp_path / "project").mkdir()
+    with clew.open(db) as store:
+        session = store.sessions.create(title="Long one", cwd=tmp_path / "project")
+        session.append([clew.user("What is in the pager?"), clew.assistant("This answer.")])
+    with Terminal(
+        100, tmp_path, {"CLEW_DB": db, "PAGER": "sh -c 'cat; echo END OF PAGER; read line </dev/tty'"}
+    ) as one:
+        one.run("clew", "1 conversation(.|\n)*Long one")
+        one.type("C-l")
+        assert "This answer." in one.shown("END OF PAGER")
+        one.type("Enter")
+        assert "enter resume" in one.shown("enter resume")
 
 
 def test_a_burst_at_a_real_terminal(db, tmp_path):

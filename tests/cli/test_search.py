@@ -55,10 +55,10 @@ def test_substrings(clew_cli, talk):
     assert found(clew_cli("search", "--substring", "ファイル", "--json")) == ["設定ファイルを読み込めない"]
 
 
-def test_nothing_found_is_no_failure(clew_cli, session):
-    """Stdout stays empty, stderr says so."""
+def test_nothing_found_is_exit_code_1(clew_cli, session):
+    """Stdout stays empty, stderr says so, and scripts see it, as with grep."""
     done = clew_cli("search", "zebra")
-    assert (done.code, done.out) == (0, "")
+    assert (done.code, done.out) == (1, "")
     assert "No messages found" in done.err
     assert clew_cli("search", "zebra", "--json").json == []
     assert clew_cli("search").code == 2
@@ -68,7 +68,15 @@ def test_nothing_found_is_no_failure(clew_cli, session):
 @pytest.mark.parametrize("odd", ['"', "*", "AND", "a OR", "NEAR(", "-x", "(", "col:x", "'", "\\", "^"])
 def test_odd_words_are_never_an_error(clew_cli, session, odd):
     """Whatever is typed is looked for."""
-    assert clew_cli("search", "--", odd).code == 0
+    assert clew_cli("search", "--", odd).code in (0, 1)
+
+
+def test_japanese_and_chinese_need_no_switch(clew_cli, talk):
+    """A query in a script without spaces is found inside of a sentence."""
+    talk("日本語の設定を確認してください", "请检查网络设置")
+    assert "設定" in clew_cli("search", "設定").out
+    assert "网络" in clew_cli("search", "网络").out
+    assert clew_cli("search", "天気").code == 1
 
 
 def test_matches_stand_out_in_colour(clew_cli, talk):

@@ -115,6 +115,34 @@ def test_a_writer_that_waits_is_next(tmp_path: Path) -> None:
     assert sorted(places)[1] < 100, places
 
 
+def test_a_writer_waits_for_one_slow_sync_at_most(tmp_path: Path) -> None:
+    """A writer gets between the commits of another one that needs five milliseconds for each and begins at once again.
+
+    The pause between two commits is so short that a writer that only looks now and then nearly always misses it. Two
+    open stores take turns as two processes do: each has a descriptor of its own for the lock.
+    """
+    path, number, done, seen = tmp_path / "s.db", 0, threading.Event(), set()
+    with clew.open(path) as slow, clew.open(path) as quick:
+        busy, session = slow.sessions.create(), quick.sessions.create()
+
+        def commit_slowly() -> None:
+            nonlocal number
+            for _ in range(30):
+                number += 1
+                with slow.transaction():
+                    busy.append(clew.user("slow"))
+                    time.sleep(0.005)  # as long as the sync of a slow disk
+            done.set()
+
+        other = threading.Thread(target=commit_slowly)
+        other.start()
+        while not done.is_set():
+            session.append(clew.user("quick"))
+            seen.add(number)
+        other.join()
+    assert len(seen) >= 15, seen
+
+
 HOLDER = """
 import sys, clew
 with clew.open(sys.argv[1]) as store:

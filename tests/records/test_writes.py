@@ -12,11 +12,9 @@ import pytest
 import clew
 from clew.errors import Conflict, ShutdownIncomplete, StorageFull, Unavailable
 from clew.records import CircuitOpen, Pending, RecordService, events
-from clew.records.breaker import Breaker
-from clew.records.latency import Latency
 from clew.records.repository import Repository
-from clew.records.service_reading import RecordReader
-from clew.records.writes import Limits, Writes
+from clew.records.service import RecordReader
+from clew.records.writes import Breaker, Latency, Limits, Writes
 from clew.store.parts import Parts
 from clew.store.store import Store
 from tests.records.talk import frame, given, made, stored

@@ -14,9 +14,7 @@ from clew.agents.importer import ImportedSession, ImportReport, import_tree
 from clew.agents.memory import Memory
 from clew.agents.metadata import SessionMetadata, project_hash
 from clew.agents.mirror import Mirror, MirrorReport, forget_mirror
-from clew.agents.options import Options
-from clew.agents.session import Session
-from clew.agents.store import SessionStore, open
+from clew.agents.store import Options, Session, SessionStore, open
 from clew.agents.transcript import Transcript, TranscriptEvent
 
 __all__ = [

@@ -21,7 +21,7 @@ try:
 except ImportError as error:  # the core does not need it
     raise ImportError(f"clew.aio needs anyio. {install_hint('aio')}") from error
 
-from clew.aio.dispatch import Threads
+from clew.aio.proxy import Watch
 from clew.aio.retention import Sweeper
 from clew.aio.store import (
     Audit,
@@ -37,7 +37,7 @@ from clew.aio.store import (
     StoreBlobs,
     StoreLog,
 )  # fmt: skip
-from clew.aio.watch import Watch
+from clew.aio.threads import Threads
 from clew.store import store as sync
 
 __all__ = [

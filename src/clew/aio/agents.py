@@ -10,11 +10,11 @@ from typing import Any, Self
 from anyio import to_thread
 
 from clew import agents
-from clew.agents import ImportReport, Mirror, memory, session, store, transcript
+from clew.agents import ImportReport, Mirror, memory, store, transcript
 from clew.agents.store import closes_store, store_of
-from clew.aio.dispatch import Threads
 from clew.aio.proxy import Proxy
 from clew.aio.store import Store
+from clew.aio.threads import Threads
 
 
 def open(path: str | os.PathLike[str], **options: Any) -> Opening:
@@ -67,7 +67,7 @@ class Memory(Proxy, of=memory.Memory):
     """The memory of one project."""
 
 
-class Session(Proxy, of=session.Session, awaited=("messages",)):
+class Session(Proxy, of=store.Session, awaited=("messages",)):
     """A session of an agent."""
 
 

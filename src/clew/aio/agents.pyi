@@ -6,13 +6,12 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
 
-from clew.agents import ImportReport, Mirror, memory, session, store, transcript
+from clew.agents import ImportReport, Mirror, memory, store, transcript
 from clew.agents.cleanup_report import CleanupReport
 from clew.agents.metadata import SessionMetadata
 from clew.agents.mirror import Mirror as _Mirror
 from clew.agents.mirror import MirrorReport
-from clew.agents.options import Options
-from clew.agents.store import MetadataList, NodeList, Sayable
+from clew.agents.store import MetadataList, NodeList, Options, Sayable
 from clew.agents.transcript import TranscriptEvent, TranscriptList
 from clew.aio.proxy import Proxy
 from clew.aio.store import Session as Conversation
@@ -72,10 +71,10 @@ class Memory(Proxy, of=memory.Memory):
     async def write(self, text: str, *, expect: int | None = None) -> int:
         """Replaces the text; durable when this returns. Returns the new version."""
 
-class Session(Proxy, of=session.Session):
+class Session(Proxy, of=store.Session):
     """A session of an agent."""
 
-    _sync: session.Session
+    _sync: store.Session
     @property
     def id(self) -> str:
         """The session id, a UUID."""

@@ -11,11 +11,11 @@ from typing import Any, ParamSpec, TypeVar
 import anyio
 
 from clew import checkpoints as sync
-from clew.aio.dispatch import WorkerThreads
 from clew.aio.proxy import Proxy
 from clew.aio.store import Session
+from clew.aio.threads import WorkerThreads
 from clew.checkpoints import MAX_FILE
-from clew.checkpoints.guard import MessageRef, OpenGuard, Paths
+from clew.checkpoints.checkpoints import MessageRef, OpenGuard, Paths
 from clew.errors import Invalid
 
 P = ParamSpec("P")

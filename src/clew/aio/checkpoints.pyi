@@ -7,9 +7,8 @@ from typing import ParamSpec, TypeVar
 from clew import checkpoints as sync
 from clew.aio.proxy import Proxy
 from clew.aio.store import Session
-from clew.checkpoints.checkpoints import Mode
+from clew.checkpoints.checkpoints import MessageRef, Mode, Paths
 from clew.checkpoints.filestate import FileState
-from clew.checkpoints.guard import MessageRef, Paths
 from clew.checkpoints.results import Checkpoint, FileDiff, Rewound
 from clew.engine.node import Node
 

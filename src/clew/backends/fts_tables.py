@@ -8,7 +8,10 @@ their own, so none of them remain in the pages of another part.
 from __future__ import annotations
 
 import sqlite3
+from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Literal, NamedTuple
 
 Mode = Literal["words", "substring"]
@@ -23,6 +26,8 @@ MARKS = 16
 HASH_BYTES = 64 << 20
 """How much FTS5 holds in memory before it writes a segment. A part that is filled at once becomes one segment."""
 
+_IMAGE = b"\x01"
+"""The first byte of an image: its layout."""
 _AVERAGES = 1
 """The row of FTS5's data that has the number of messages and the sum of their lengths."""
 
@@ -259,6 +264,76 @@ class FtsTables:
         for table in ("parts", "marks", "messages"):
             self.conn.execute(f"DELETE FROM {table}")
         self.conn.execute("DELETE FROM meta WHERE name = 'forgotten'")
+
+    # -- images
+
+    def unchanged(self, mode: Mode) -> list[Part]:
+        """The parts that have messages, and none that was deleted."""
+        sql = "SELECT mode, low, high, done FROM parts WHERE mode = ? AND done >= low AND NOT stale ORDER BY low"
+        return [Part._make(row) for row in self.conn.execute(sql, (mode,))]
+
+    def image(self, part: Part) -> bytes:
+        """A part as bytes, for `load`: the sorted positions of its messages, and a database with its tables."""
+        within = f"ord BETWEEN {part.low} AND {part.done}"
+        places = array(
+            "q", (pos for (pos,) in self.conn.execute(f"SELECT pos FROM messages WHERE {within} ORDER BY pos"))
+        )
+        with self._attached():
+            for table in self._shadows(part):
+                self.conn.execute(f"CREATE TABLE image.{table} AS SELECT * FROM main.{table}")
+            self.conn.execute(f"CREATE TABLE image.messages AS SELECT * FROM main.messages WHERE {within}")
+            self.conn.execute(
+                f"CREATE TABLE image.marks AS SELECT * FROM main.marks WHERE mode = '{part.mode}' AND {within}"
+            )
+            return _IMAGE + len(places).to_bytes(4, "little") + places.tobytes() + self.conn.serialize(name="image")
+
+    def load(self, part: Part, image: bytes) -> None:
+        """Puts a part in place from its image, or an empty one if the image has another layout."""
+        empty = part._replace(done=part.low - 1)
+        start = _places_end(image)
+        if image[:1] != _IMAGE or start > len(image):
+            self.put(empty)
+            return
+        with self._attached():
+            self.conn.deserialize(image[start:], name="image")
+            self.conn.execute("BEGIN IMMEDIATE")
+            with self.conn:
+                self.put(empty)
+                self.conn.execute(f"CREATE VIRTUAL TABLE {part.table} USING fts5 ({_OPTIONS[part.mode]})")
+                for table in self._shadows(part):  # FTS5 has read none of them yet
+                    self.conn.execute(f"DELETE FROM main.{table}")
+                    self.conn.execute(f"INSERT INTO main.{table} SELECT * FROM image.{table}")
+                for table in ("messages", "marks"):
+                    self.conn.execute(f"INSERT OR REPLACE INTO main.{table} SELECT * FROM image.{table}")
+                self.conn.execute(
+                    "UPDATE parts SET done = ? WHERE mode = ? AND low = ?", (part.done, part.mode, part.low)
+                )
+
+    @contextmanager
+    def _attached(self) -> Iterator[None]:
+        """An empty database in memory under the name image, outside a transaction."""
+        self.conn.execute("ATTACH ':memory:' AS image")
+        try:
+            yield
+        finally:
+            self.conn.execute("DETACH image")
+
+    def _shadows(self, part: Part) -> list[str]:
+        """The tables in which FTS5 stores a part."""
+        sql = "SELECT name FROM main.sqlite_master WHERE type = 'table' AND name LIKE ? ESCAPE '\\' ORDER BY name"
+        return [name for (name,) in self.conn.execute(sql, (part.table.replace("_", "\\_") + "\\_%",))]
+
+
+def has_any(image: bytes, ranges: Iterable[tuple[int, int]]) -> bool:
+    """True if the image of a part has a message in one of these ranges of positions, or another layout."""
+    if image[:1] != _IMAGE or _places_end(image) > len(image):
+        return True
+    places = array("q", image[5 : _places_end(image)])
+    return any(bisect_left(places, low) < bisect_left(places, high + 1) for low, high in ranges)
+
+
+def _places_end(image: bytes) -> int:
+    return 5 + 8 * int.from_bytes(image[1:5], "little")
 
 
 def _number(stored: bytes | None) -> int | None:

@@ -10,6 +10,7 @@ from clew.base.loading import loading
 
 if TYPE_CHECKING:
     from clew.backends.sqlite.fts import FtsIndex
+    from clew.backends.sqlite.images import FtsImages
 
 SERVERS = ("postgresql://", "postgres://")
 
@@ -41,3 +42,11 @@ def open_search_index(file: str | None, store_id: bytes, in_memory: Callable[[],
         from clew.backends.sqlite.fts import FtsIndex
 
     return FtsIndex(file, store_id, in_memory)
+
+
+def open_search_images(file: str, store_id: bytes) -> FtsImages:
+    """The encrypted images of the search index next to the file of a sealed store."""
+    with loading:
+        from clew.backends.sqlite.images import FtsImages
+
+    return FtsImages(file, store_id)

@@ -5,10 +5,9 @@
 >>> checkpoints.rewind(message.id)
 """
 
-from clew.checkpoints.checkpoints import MAX_FILE, Checkpoints, Mode
+from clew.checkpoints.checkpoints import MAX_FILE, Checkpoints, Guard, Mode
 from clew.checkpoints.diff import unified
 from clew.checkpoints.filestate import FileState, HeadChange, PathEntry
-from clew.checkpoints.guard import Guard
 from clew.checkpoints.results import Checkpoint, FileDiff, Rewound
 
 __all__ = [

@@ -13,7 +13,6 @@ A record is a session and its messages in the form of a published schema. The st
 sealing, search, holds, purge and verify apply to records too.
 """
 
-from clew.records.breaker import CircuitOpen
 from clew.records.deferred import Pending
 from clew.records.schema import (
     AttachmentRef,
@@ -59,6 +58,7 @@ from clew.records.validation import (
     validate_storage,
     validate_summary,
 )
+from clew.records.writes import CircuitOpen
 from clew.retention.policy import Policy
 
 __all__ = [

@@ -22,8 +22,8 @@ except ImportError as error:  # the core does without it
 
 from clew import aio
 from clew.aio import Sweeper
-from clew.aio.dispatch import WorkerThreads
 from clew.aio.proxy import Proxy, unwrap
+from clew.aio.threads import WorkerThreads
 from clew.records import deferred, service
 from clew.retention import EVERY
 from clew.store.store import Store

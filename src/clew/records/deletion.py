@@ -5,22 +5,74 @@ Each purge emits events and returns a report, which lists every failure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from clew.base.values import Clock
-from clew.engine.node import moment
+from clew.engine.node import microseconds, moment
 from clew.engine.receipts import Receipt
 from clew.engine.session_data import is_record
 from clew.errors import ClewError, Conflict, Corrupted, NotFound, SweepRefused, Unavailable, clip
-from clew.records import events, reports
+from clew.records import events
 from clew.records.events import Events
 from clew.records.repository import Repository
-from clew.records.schema import PurgeReason, PurgeReport, time_micros
+from clew.records.schema import PurgeFailure, PurgeReason, PurgeReport, time_micros, time_text
 from clew.records.writes import Writes
 from clew.retention import QUIET, RetentionScan, SweepReport, log_swept, needed_policy
 from clew.store.listing import independent
 from clew.store.session import Session
 from clew.store.store import Store
+
+Name = Callable[[str], str]
+"""Maps a session id to its conversation id."""
+
+
+def report_of(receipt: Receipt, name: Name, now: int) -> PurgeReport:
+    """The report of a purge. Failures are records that remain, shared messages and uncleared traces."""
+    finished = now if receipt.finished_at is None else microseconds(receipt.finished_at)
+    return PurgeReport(
+        reason=_reason(receipt),
+        started_at=time_text(microseconds(receipt.started_at)),
+        completed_at=time_text(finished),
+        purged_count=len(receipt.sessions),
+        failures=tuple(_failures(receipt, name)),
+    )
+
+
+def empty_report(reason: PurgeReason, at: int) -> PurgeReport:
+    """The report of a purge that purged nothing."""
+    text = time_text(at)
+    return PurgeReport(reason=reason, started_at=text, completed_at=text, purged_count=0, failures=())
+
+
+def held_back(found: RetentionScan, error: SweepRefused, name: Name, at: int) -> PurgeReport:
+    """The report of a refused sweep: lists each record that is due, and why it remains."""
+    failures = tuple(
+        PurgeFailure(conversation_id=name(due.session), error=f"due, but held back: {error.message}")
+        for due in found.going
+    )
+    empty = empty_report("retention-expired", at)
+    return PurgeReport(
+        reason=empty.reason, started_at=empty.started_at, completed_at=empty.completed_at, purged_count=0,
+        failures=failures,
+    )  # fmt: skip
+
+
+def _failures(receipt: Receipt, name: Name) -> Iterator[PurgeFailure]:
+    for failed in receipt.failures:
+        error = failed.error.replace(failed.session, name(failed.session))
+        yield PurgeFailure(conversation_id=name(failed.session), error=error)
+    for kept in receipt.kept:
+        others = ", ".join(name(one) for one in kept.needed_by) or "messages saved outside a session"
+        why = f"{kept.messages:,} of its messages remain because others share them: {others}"
+        yield PurgeFailure(conversation_id=name(kept.session), error=why)
+    if receipt.pending:
+        why = f"traces not cleared yet: {', '.join(receipt.pending)}"
+        yield from (PurgeFailure(conversation_id=name(session), error=why) for session in receipt.sessions)
+
+
+def _reason(receipt: Receipt) -> PurgeReason:
+    reason: PurgeReason = receipt.reason  # type: ignore[assignment] # it was checked when the purge began
+    return reason
 
 
 class Purging:
@@ -41,7 +93,7 @@ class Purging:
                 receipt = self._store.sessions.purge([session], reason=reason)
             except NotFound:
                 if self._writes.drop(lambda one: session in self._sessions(one)):
-                    return reports.empty_report(reason, self._clock())
+                    return empty_report(reason, self._clock())
                 raise NotFound("record", conversation_id) from None
             if receipt.sessions:
                 self._writes.drop(lambda one: session in self._sessions(one))
@@ -78,8 +130,8 @@ class Purging:
             swept, report = self._sweep(found, names, force=force)
             log_swept(swept)
         except SweepRefused as error:
-            return reports.held_back(found, error, self._name_of(names), started)
-        return report or reports.empty_report("retention-expired", started)
+            return held_back(found, error, self._name_of(names), started)
+        return report or empty_report("retention-expired", started)
 
     def sweep_again(self) -> SweepReport:
         """One sweep of a sweeper. If the sweep is refused, emits an event and raises SweepRefused."""
@@ -107,7 +159,7 @@ class Purging:
 
     def _report_purge(self, receipt: Receipt, names: dict[str, str]) -> PurgeReport:
         """Emits events for a purge, then uses the freed space."""
-        report = reports.of(receipt, self._name_of(names), self._clock())
+        report = report_of(receipt, self._name_of(names), self._clock())
         for session in receipt.sessions:
             gone = names.get(session, session)
             self._events.emit(events.ConversationDeleted(conversation_id=gone, reason=report.reason))
@@ -144,7 +196,7 @@ class Purging:
         except Corrupted:
             return session.id
 
-    def _name_of(self, names: dict[str, str]) -> reports.Name:
+    def _name_of(self, names: dict[str, str]) -> Name:
         """A function that maps a session id to its conversation id, from `names` or from the store."""
 
         def name(session: str) -> str:

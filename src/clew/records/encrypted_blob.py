@@ -9,7 +9,7 @@ import msgspec
 from clew import keys
 from clew.base.loading import loading
 from clew.errors import Corrupted, Invalid, MissingPackage, clip
-from clew.records.schema import SCHEMA, ConversationRecord, EncryptedBlob
+from clew.records.schema import SCHEMA, ConversationRecord, ConversationRecordInput, EncryptedBlob, PartialMetrics
 from clew.records.validation import validate_record
 
 IV = 12
@@ -68,3 +68,18 @@ def _cipher(key: bytes) -> Any:
     except ModuleNotFoundError:
         raise MissingPackage("encryption needs the cryptography package", "crypto") from None
     return AESGCM(keys.check(key))
+
+
+def record_in(blob: EncryptedBlob, key: bytes) -> ConversationRecordInput:
+    """The record to create from a blob: see `RecordService.import_blob`."""
+    record = decrypt(blob, key)
+    if record.attachments or any(frame.audio for frame in record.messages):
+        raise Invalid(
+            "the record has attachments, and a blob does not contain them",
+            hint="Move the conversation with clew.exports.",
+        )
+    return ConversationRecordInput(
+        conversation_id=record.conversation_id, title=record.title, created_at=record.created_at,
+        participants=record.participants, messages=record.messages, summary=record.summary,
+        metrics=PartialMetrics(**msgspec.structs.asdict(record.metrics)),
+    )  # fmt: skip

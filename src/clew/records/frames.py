@@ -18,6 +18,7 @@ from clew.records.schema import (
     AudioArtifactRef,
     FramePrivacy,
     MessageFrame,
+    plain,
     time_micros,
     time_text,
 )
@@ -120,7 +121,7 @@ def draft(store: Store, redactor: Redactor, key: str, frame: MessageFrame) -> Dr
         sequence=frame.sequence, frame_id=None if named is None or redactor.finds(named) else named,
         privacy=frame.privacy, attachments=frame.attachments or None, audio=frame.audio,
     )  # fmt: skip
-    message = Message(frame.role, tuple(blocks), extra={RECORD: msgspec.to_builtins(stored)})
+    message = Message(frame.role, tuple(blocks), extra={RECORD: plain(stored)})
     return store.draft(redactor.message(message), id=key, created_at=time_micros(frame.created_at))
 
 

@@ -27,6 +27,7 @@ from clew.records.schema import (
     PrivacyEnvelope,
     RetentionInfo,
     StorageEnvelope,
+    plain,
     time_micros,
     time_text,
 )
@@ -52,7 +53,7 @@ class RecordFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """None unless the application set it; the default is the time from creation to the last message."""
     average_latency_ms: Amount = 0
     exportable: bool | None = None
-    """None if it was never set: see `clew.store.export_guard`."""
+    """None if it was never set: see `clew.store.jsonl`."""
     consent_capture: str | None = None
     changed_at: str | None = None
     changed: dict[str, int] = {}
@@ -92,7 +93,7 @@ class RecordFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     def into(self, data: SessionData) -> SessionData:
         """The session's data with these fields in it."""
-        return msgspec.structs.replace(data, extra={**(data.extra or {}), RECORD: msgspec.to_builtins(self)})
+        return msgspec.structs.replace(data, extra={**(data.extra or {}), RECORD: plain(self)})
 
 
 def record_fields(data: SessionData, where: str) -> RecordFields:

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 import msgspec
 
 from clew.base import codec
 from clew.engine.node import Node, microseconds
-from clew.engine.session_data import SessionData, is_record
+from clew.engine.session_data import SessionData, is_record, record_end
 from clew.errors import Conflict, Corrupted, Invalid, NotFound, clip
-from clew.records import changes
-from clew.records.changes import Columns, RecordChange
 from clew.records.frames import draft, foreign, frame_keys, frames, session_keys
-from clew.records.record_data import RecordFields, StoredRecord, record_fields, size_of
+from clew.records.record_data import RecordFields, RecordMessages, StoredRecord, record_fields, size_of
 from clew.records.recovery import Marks, PendingMark
 from clew.records.redactor import Redactor
-from clew.records.schema import ConversationRecordInput, MessageFrame, RecoverySnapshot, time_text
+from clew.records.schema import (
+    ConversationRecordInput,
+    ConversationRecordMutation,
+    MessageFrame,
+    PartialRetention,
+    RecoverySnapshot,
+    time_micros,
+    time_text,
+)
 from clew.store.listing import stated
 from clew.store.session import Session
 from clew.store.store import Store
@@ -26,6 +34,60 @@ from clew.store.unit import Document, Draft, Unit
 
 if TYPE_CHECKING:
     from clew.redaction import Rules
+
+
+class RecordChange(NamedTuple):
+    """A mutation, encoded and checked."""
+
+    mutation: ConversationRecordMutation
+    drafts: Sequence[Draft]
+    frames: Sequence[MessageFrame]
+
+    @property
+    def fields(self) -> list[str]:
+        """The names of the fields that are set. Messages are not fields: they are appended."""
+        named = ("title", "summary", "retention", "metrics")
+        return [name for name in named if getattr(self.mutation, name) is not None]
+
+
+def refuse_stale(found: StoredRecord, fields: Sequence[str], expected: int | None) -> None:
+    """Raises Conflict if one of the fields was set after version `expected`."""
+    version = found.stated.version
+    if expected is None or expected == version:
+        return
+    if expected > version:
+        raise Conflict(f"the record has version {version}, not {expected}", hint="Read the record and try again.")
+    late = [name for name in fields if found.fields.changed.get(name, 0) > expected]
+    if late:
+        raise Conflict(
+            f"another writer set {' and '.join(late)} since version {expected}",
+            hint="Read the record and try again.",
+        )
+
+
+class Columns(TypedDict, total=False):
+    """What a retention changes of a session: see `Unit.save`."""
+
+    hold: bool
+    expires_at: int | None
+
+
+def retention_columns(found: StoredRecord, retention: PartialRetention) -> Columns:
+    """What a retention changes of a session. Raises Invalid."""
+    columns = Columns()
+    if retention.manual_hold is not None:
+        columns["hold"] = retention.manual_hold
+    expires, policy = retention.retention_expires_at, retention.retention_policy
+    if policy == "workspace-default":
+        if expires is not None:
+            raise Invalid("the workspace's policy sets when a record expires", hint="Omit retentionExpiresAt.")
+        columns["expires_at"] = None
+    elif expires is not None:
+        columns["expires_at"] = record_end(found.stated.active_at, time_micros(expires))
+    elif policy == "custom" and found.session.expires_at is None:
+        raise Invalid("a custom retention needs retentionExpiresAt", hint="Set retentionExpiresAt.")
+    return columns
+
 
 PAGE = 200
 """Recovery marks read at a time."""
@@ -178,7 +240,7 @@ class Repository:
 
         def work(unit: Unit) -> StoredRecord:
             found = self._get(unit, key)
-            changes.refuse_stale(found, change.fields, expected_version)
+            refuse_stale(found, change.fields, expected_version)
             mutation = change.mutation
             added = self._append(unit, found, change.drafts, change.frames)
             fields = added.fields
@@ -190,7 +252,7 @@ class Repository:
                 fields = msgspec.structs.replace(fields, summary=mutation.summary)
             data = added.data if mutation.title is None else msgspec.structs.replace(added.data, title=mutation.title)
             self._refuse_words(unit, found, added._replace(data=data, fields=fields))
-            columns = Columns() if mutation.retention is None else changes.columns(found, mutation.retention)
+            columns = Columns() if mutation.retention is None else retention_columns(found, mutation.retention)
             version = found.stated.version + (added is not found) + 1  # an append is a version of its own
             fields = msgspec.structs.replace(
                 fields,
@@ -379,3 +441,55 @@ def _after(nodes: Sequence[Node], base: str | None) -> tuple[MessageFrame, ...]:
     at = next((n for n, node in enumerate(nodes) if node.id == base), -1)
     before = sum(node.role in ("user", "assistant") for node in nodes[: at + 1])
     return tuple(frames(nodes, []))[before:]
+
+
+MOST = 4
+"""Number of records in the cache."""
+
+
+class RecordRead(NamedTuple):
+    """A session and its messages, read in one transaction."""
+
+    found: StoredRecord
+    messages: RecordMessages
+
+
+class Recent:
+    """Reads records and caches the messages of a few."""
+
+    def __init__(self, records: Repository) -> None:
+        self._records = records
+        self._seen: OrderedDict[str, RecordMessages] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def whole(self, key: str) -> RecordRead | None:
+        """Reads a record from the store; None if there is none. Raises Corrupted."""
+        whole = self._records.whole(key)
+        return (
+            None
+            if whole is None
+            else self._remember(key, RecordRead(whole.found, RecordMessages.none().plus(whole.nodes)))
+        )
+
+    def after_write(self, key: str) -> RecordRead | None:
+        """Reads a record after a write; reads only new messages if the others are cached. Raises Corrupted."""
+        with self._lock:
+            seen = self._seen.get(key)
+        since = None if seen is None else self._records.since(key, seen.head, seen.depth)
+        if seen is None or since is None:
+            return self.whole(key)
+        return self._remember(key, RecordRead(since.found, seen.plus(since.nodes)))
+
+    def forget(self) -> None:
+        """Clears the cache, after a deletion."""
+        with self._lock:
+            self._seen.clear()
+
+    def _remember(self, key: str, read: RecordRead) -> RecordRead:
+        with self._lock:
+            self._seen.pop(key, None)
+            if read.messages.head is not None and not read.messages.damage:
+                self._seen[key] = read.messages
+            while len(self._seen) > MOST:
+                self._seen.popitem(last=False)
+        return read

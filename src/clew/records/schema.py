@@ -27,6 +27,7 @@ MOST = 2**53 - 1
 """The largest integer that every JSON reader reads exactly."""
 
 Id = Annotated[str, Meta(min_length=1, max_length=512)]
+_decode = msgspec.json.Decoder().decode
 Time = Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)\Z")]
 Count = Annotated[int, Meta(ge=0, le=MOST)]
 Amount = Annotated[int, Meta(ge=0, le=MOST)] | Annotated[float, Meta(ge=0, le=MOST)]
@@ -50,10 +51,8 @@ class RecordStruct(
     def __post_init__(self) -> None:
         for name in self._times:
             given = getattr(self, name)
-            if given is not None:
-                micros = time_micros(given)
-                if len(given) != 24 or given[10] + given[19] + given[23] != "T.Z":  # not converted yet
-                    msgspec.structs.force_setattr(self, name, time_text(micros))
+            if given is not None and not _is_time_text(given):
+                msgspec.structs.force_setattr(self, name, time_text(time_micros(given)))
 
 
 class ParticipantRef(RecordStruct, frozen=True, kw_only=True):
@@ -303,6 +302,17 @@ def time_text(micros: int) -> str:
     return f"{moment(micros).isoformat(timespec='milliseconds')[:23]}Z"
 
 
+def _is_time_text(given: object) -> bool:
+    """True for a time in the format of `time_text`, which needs no conversion."""
+    if type(given) is not str or len(given) != 24 or given[10] + given[19] + given[23] != "T.Z":
+        return False
+    try:
+        datetime.fromisoformat(given)
+    except ValueError:
+        return False
+    return True
+
+
 def time_micros(text: object) -> int:
     """A time text as microseconds. Raises Invalid."""
     try:
@@ -318,9 +328,14 @@ def time_micros(text: object) -> int:
 # -- JSON
 
 
-def to_json(value: RecordStruct) -> bytes:
+def to_json(value: msgspec.Struct) -> bytes:
     """Encodes a value as JSON in the form of the schema. Raises Invalid if its text is not valid Unicode."""
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
         raise Invalid("the text has a lone surrogate", hint="Decode it with errors='replace'.") from None
+
+
+def plain(value: msgspec.Struct) -> Any:
+    """`value` as decoded JSON, with lists for tuples: the store compares what it reads with that. Raises Invalid."""
+    return _decode(to_json(value))

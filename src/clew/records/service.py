@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import IO, TYPE_CHECKING, Self
 
+from clew import keys
 from clew.base.values import Clock, whole_number
-from clew.errors import ClewError, Invalid, ShutdownIncomplete, Unavailable
-from clew.records import events, reports, schema, validation
-from clew.records.calls import Calls
+from clew.engine.blobs import Blobs
+from clew.errors import ClewError, Conflict, Corrupted, Invalid, NotFound, ShutdownIncomplete, Unavailable, clip
+from clew.records import encrypted_blob, events, schema, validation
 from clew.records.deferred import MOST, MOST_BYTES, Pending, seconds
 from clew.records.deletion import Purging
-from clew.records.events import Events
-from clew.records.frames import Type
-from clew.records.latency import LIMIT_MS
-from clew.records.recent import Recent
+from clew.records.events import Calls, ConversationExported, ConversationStored, CorruptionDetected, Events
+from clew.records.expiry import DEFAULT, Expiry, check_policy, check_store, count, readable_expiry
+from clew.records.frames import ForeignFormat, Type, attachment
+from clew.records.record_data import StoredRecord
 from clew.records.redactor import rules_for
-from clew.records.repository import Repository
+from clew.records.repository import Recent, RecordChange, RecordRead, Repository
 from clew.records.schema import (
     AttachmentRef,
     ConversationRecord,
     ConversationRecordInput,
     ConversationRecordMutation,
+    ConversationSummary,
     EncryptedBlob,
     JsonInput,
     ListResult,
@@ -32,19 +35,285 @@ from clew.records.schema import (
     PurgeReport,
     RecoverySnapshot,
 )
-from clew.records.service_attachments import Attachments
-from clew.records.service_export import Exports, record_in
-from clew.records.service_reading import RecordReader
-from clew.records.service_recovery import Recovery
-from clew.records.service_retention import DEFAULT, check_policy, check_store
-from clew.records.service_writing import RecordWriter, Summarise
-from clew.records.writes import Limits, Writes
+from clew.records.writes import LIMIT_MS, Limits, Writes
 from clew.retention import EVERY, Sweeper, SweepReport, default_policy, get_policy, set_policy
 from clew.retention.policy import Policy
+from clew.store import jsonl, listing
+from clew.store.session import Session
 from clew.store.store import Store, stop_on_close
 
 if TYPE_CHECKING:
     from clew.redaction import Rules
+
+
+class RecordReader:
+    """Reads records for a service."""
+
+    def __init__(
+        self,
+        store: Store,
+        records: Repository,
+        recent: Recent,
+        purging: Purging,
+        bus: Events,
+        clock: Clock,
+        *,
+        strict: bool,
+    ) -> None:
+        self._store = store
+        self._records = records
+        self._recent = recent
+        self._purging = purging
+        self._events = bus
+        self._clock = clock
+        self._strict = strict
+
+    def read(
+        self,
+        conversation_id: str,
+        key: str,
+        read: Callable[[str], RecordRead | None],
+        expiry: Expiry | None = None,
+    ) -> ConversationRecord | None:
+        """A record; damaged messages are empty and marked. With `strict`, purges it and raises Corrupted.
+
+        A caller that has read the policy just before passes it as `expiry`.
+        """
+        try:
+            found = read(key)
+        except Corrupted:
+            found = None
+        if found is None or found.messages.damage:
+            try:  # again, because a read during another writer's failed write may look like damage
+                found = self._recent.whole(key)
+            except Corrupted as error:
+                damaged = not isinstance(error, ForeignFormat)
+                purged = self._strict and damaged and self._purging.purge_damaged(conversation_id, key)
+                self.report_damage(conversation_id, error, purged=purged)
+                raise
+        if found is None:
+            return None
+        if found.messages.damage:
+            purged = self._strict and self._purging.purge_damaged(conversation_id, key)
+            self.report_damage(conversation_id, found.messages.damage[0], purged=purged)
+            if self._strict:
+                raise found.messages.damage[0]
+        return found.found.record(expiry or readable_expiry(self._store), found.messages)
+
+    def list(self, limit: int, cursor: str | None, *, include_expired: bool) -> ListResult:
+        """See `RecordService.list`."""
+        now, expiry = self._clock(), readable_expiry(self._store)
+        is_record = self._records.is_record
+        found: list[Session] = []
+        for session in listing.recent(self._store, cursor=cursor, page=min(listing.PAGE, limit + 1)):
+            if include_expired or not expiry.is_expired(session, now, is_record):
+                found.append(session)
+            if len(found) > limit:
+                break
+        more = len(found) > limit
+        return ListResult(
+            items=tuple(one.summary(expiry) for one in self.sound(found[:limit])),
+            next_cursor=listing.cursor_after(self._store, found[limit - 1]) if more else None,
+            total_count=count(self._store, expiry, now, is_record, include_expired=include_expired),
+        )
+
+    def sound(self, sessions: Iterable[Session]) -> Iterator[StoredRecord]:
+        """The records that can be read; reports the others as damaged."""
+        for session in sessions:
+            try:
+                yield self._records.load(session)
+            except Corrupted as error:
+                self.report_damage(session.id, error, purged=False)
+
+    def report_damage(self, conversation_id: str, error: Corrupted, *, purged: bool) -> None:
+        """Emits `CorruptionDetected`."""
+        self._events.emit(CorruptionDetected(conversation_id=conversation_id, where=error.where, purged=purged))
+
+
+Summarise = Callable[[ConversationRecord], ConversationSummary | None]
+
+
+class RecordWriter:
+    """Creates and changes records for a service."""
+
+    def __init__(
+        self,
+        store: Store,
+        records: Repository,
+        recent: Recent,
+        reader: RecordReader,
+        writes: Writes,
+        bus: Events,
+        summarise: Summarise | None,
+    ) -> None:
+        self._store = store
+        self._records = records
+        self._recent = recent
+        self._reader = reader
+        self._writes = writes
+        self._events = bus
+        self._summarise = summarise
+
+    def create(self, given: ConversationRecordInput) -> ConversationRecord | Pending[ConversationRecord]:
+        """See `RecordService.create`."""
+        drafts = self._records.drafts(given.conversation_id, given.messages)
+        return self._writes.now_or_later(
+            "create", given.conversation_id, len(schema.to_json(given)),
+            lambda: self._records.create(given, drafts), lambda found: self.announce(found, summarise=True),
+        )  # fmt: skip
+
+    def change(
+        self,
+        operation: str,
+        conversation_id: str,
+        mutation: ConversationRecordMutation | JsonInput,
+        expected_version: int | None,
+        *,
+        committed: bool,
+    ) -> ConversationRecord | Pending[ConversationRecord]:
+        """See `RecordService.update`; with `committed`, `RecordService.commit_conversation`."""
+        given = validation.validate_mutation(mutation)
+        if expected_version is not None:
+            whole_number("expected_version", expected_version, 1)
+        key, messages = self._records.key(conversation_id), given.append_messages or ()
+        change = RecordChange(given, self._records.drafts(conversation_id, messages), messages)
+        return self._writes.now_or_later(
+            operation, conversation_id, len(schema.to_json(given)),
+            lambda: self._records.change(key, change, expected_version, committed=committed),
+            lambda found: self.announce(found, summarise=committed),
+        )  # fmt: skip
+
+    def announce(self, found: StoredRecord, *, summarise: bool = False) -> ConversationRecord:
+        """Emits `ConversationStored`, and returns the record as it is now."""
+        expiry = readable_expiry(self._store)
+        self._events.emit(ConversationStored(summary=found.summary(expiry)))
+        if summarise and self._summarise is not None and found.fields.summary is None:
+            self._writes.after(lambda: self._summarise_now(found.session.id))
+        record = self._reader.read(found.conversation_id, found.session.id, self._recent.after_write, expiry)
+        if record is None:
+            raise NotFound("record", found.conversation_id, hint="It was purged just after it was stored.")
+        return record
+
+    def _summarise_now(self, key: str) -> None:
+        assert self._summarise is not None
+        read = self._recent.whole(key)
+        if read is None or read.found.fields.summary is not None:  # deleted or summarised before this job began
+            return
+        record = read.found.record(readable_expiry(self._store), read.messages)
+        summary = self._summarise(record)
+        if summary is None:
+            return
+        given = validation.validate_mutation(ConversationRecordMutation(summary=validation.validate_summary(summary)))
+        try:
+            found = self._writes.now(
+                lambda: self._records.change(key, RecordChange(given, (), ()), record.storage.blob_version)
+            )
+        except (Conflict, NotFound):
+            return  # another writer has set a summary or deleted the record
+        self._events.emit(ConversationStored(summary=found.summary(readable_expiry(self._store))))
+
+
+class Recovery:
+    """Stores and reads recovery snapshots for a service."""
+
+    def __init__(self, records: Repository, reader: RecordReader, writes: Writes) -> None:
+        self._records = records
+        self._reader = reader
+        self._writes = writes
+
+    def commit_snapshot(self, given: RecoverySnapshot) -> Pending[None] | None:
+        """See `RecordService.commit_snapshot`."""
+        drafts = self._records.drafts(given.conversation_id, given.pending_messages)
+        return self._writes.now_or_later(
+            "commit_snapshot", given.conversation_id, len(schema.to_json(given)),
+            lambda: self._records.mark(given, drafts), lambda found: None,
+        )  # fmt: skip
+
+    def get_snapshot(self, conversation_id: str) -> RecoverySnapshot | None:
+        """See `RecordService.get_snapshot`."""
+        key = self._records.key(conversation_id)
+        for _ in range(2):
+            try:
+                return self._records.read_pending(key)
+            except Corrupted as error:
+                damage = error
+        self._reader.report_damage(conversation_id, damage, purged=False)
+        self._records.replace_mark(key)
+        return self._records.read_pending(key)
+
+    def recoverable(self) -> tuple[str, ...]:
+        """See `RecordService.recoverable`."""
+        return tuple(found.conversation_id for found in self._reader.sound(self._records.pending()))
+
+
+class Attachments:
+    """Stores and reads attachments for a service."""
+
+    def __init__(self, store: Store, records: Repository, reader: RecordReader) -> None:
+        self._store = store
+        self._records = records
+        self._reader = reader
+
+    def put(
+        self, conversation_id: str, source: bytes | IO[bytes], type: Type, attachment_id: str | None
+    ) -> AttachmentRef:
+        """See `RecordService.attach`."""
+        id = attachment_id or self._store.new_id()
+        schema.to_json(attachment(id, type, "0" * 64, 0))  # raises before anything is stored
+        blob = self._blobs(conversation_id).put(source)
+        return attachment(id, type, blob.digest, blob.size)
+
+    def open(self, conversation_id: str, uri: str) -> Iterator[bytes]:
+        """See `RecordService.open_attachment`."""
+        digest = uri.removeprefix(schema.BLOBS) if isinstance(uri, str) else uri
+        return self._report_damage(conversation_id, self._blobs(conversation_id).open(digest))
+
+    def _report_damage(self, conversation_id: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        try:
+            yield from pieces
+        except Corrupted as error:
+            self._reader.report_damage(conversation_id, error, purged=False)
+            raise
+
+    def _blobs(self, conversation_id: str) -> Blobs:
+        found = self._records.find(self._records.key(conversation_id))
+        if found is None:
+            raise NotFound("record", conversation_id)
+        return found.session.blobs
+
+
+class Exports:
+    """Exports records for a service."""
+
+    def __init__(
+        self, store: Store, records: Repository, recent: Recent, reader: RecordReader, bus: Events, clock: Clock
+    ) -> None:
+        self._store = store
+        self._records = records
+        self._recent = recent
+        self._reader = reader
+        self._events = bus
+        self._clock = clock
+
+    def record(self, conversation_id: str) -> ConversationRecord:
+        """A record that leaves the store. Raises NotFound, and Conflict if it may not."""
+        key = self._records.key(conversation_id)
+        record = self._reader.read(conversation_id, key, self._recent.whole)
+        found = self._records.find(key)  # after the read, to see a change made during it
+        if record is None or found is None:
+            raise NotFound("record", conversation_id)
+        jsonl.refuse_export(key, found.data)
+        jsonl.record_export(self._store, key)
+        self._events.emit(ConversationExported(conversation_id=conversation_id))
+        return record
+
+    def blob(self, conversation_id: str, key: bytes) -> EncryptedBlob:
+        """See `RecordService.export_blob`."""
+        keys.check(key)
+        record = self.record(conversation_id)
+        at, iv = schema.time_text(self._clock()), os.urandom(encrypted_blob.IV)
+        return encrypted_blob.encrypt(record.conversation_id, schema.to_json(record), key, at, iv)
+
 
 MAX_PAYLOAD = 10 * 1024 * 1024
 """Default limit for the bytes of one record's messages. Attachments do not count."""
@@ -218,8 +487,9 @@ class RecordService:
         A message that is damaged or in quarantine has no content, and has `DAMAGED` in its
         `privacy.redactionRulesApplied`; `CorruptionDetected` is emitted. A `strict` service purges the record instead.
         """
-        with self._operation("get", conversation_id):
-            return self._reader.read(conversation_id, self._records.key(conversation_id), self._recent.whole)
+        with self._operation("get", conversation_id) as found:
+            key = self._records.key(conversation_id) if found is None else found  # raises Invalid
+            return self._reader.read(conversation_id, key, self._recent.whole)
 
     def list(self, *, limit: int = 50, cursor: str | None = None, include_expired: bool = False) -> ListResult:
         """Records without their messages, last interaction first. Raises Invalid if the cursor is not valid.
@@ -338,7 +608,7 @@ class RecordService:
 
         Raises Corrupted if the blob was changed or has another key, and Invalid if the record has attachments.
         """
-        given = validation.validate_input(record_in(validation.validate_blob(blob), key))
+        given = validation.validate_input(encrypted_blob.record_in(validation.validate_blob(blob), key))
         with self._operation("import_blob", given.conversation_id):
             return self._writer.create(given)
 
@@ -377,16 +647,33 @@ class RecordService:
             return self._purging.sweep_again()
 
     @contextmanager
-    def _operation(self, name: str, conversation_id: str | None) -> Iterator[None]:
-        """Wraps a call. Telemetry gets the session id; errors name the conversation id that the caller knows."""
+    def _operation(self, name: str, conversation_id: str | None) -> Iterator[str | None]:
+        """Wraps a call. Telemetry gets the session id; errors name the conversation id that the caller knows.
+
+        Yields the session id; None if the conversation id is not valid.
+        """
         key = None
         with suppress(ClewError):
             key = None if conversation_id is None else self._records.key(conversation_id)
         with self._calls.call(name, key):
             try:
-                yield
+                yield key
             except ClewError as error:
                 if key is None or conversation_id is None:
                     raise
-                known = reports.with_caller_id(error, key, conversation_id)
+                known = with_caller_id(error, key, conversation_id)
                 raise known from (error.__cause__ if known is error else None)
+
+
+def with_caller_id(error: ClewError, session: str, conversation_id: str) -> ClewError:
+    """The error with the caller's conversation id in place of the session id, which may be a hash."""
+    shown = clip(conversation_id)
+    if isinstance(error, NotFound) and error.key == session:
+        return NotFound("record", conversation_id, hint=error.hint)
+    if session not in error.message or session == conversation_id:
+        return error
+    if isinstance(error, Corrupted):
+        error.where = error.where.replace(session, shown)
+    error.message = error.message.replace(session, shown)
+    error.args = (f"{error.message}. {error.hint}" if error.hint else error.message,)
+    return error

@@ -2,18 +2,137 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple, TypeVar
 
 from clew.base.values import whole_number
 from clew.base.worker import Job, Worker
 from clew.errors import Invalid, StorageFull, Unavailable, clip
-from clew.records.breaker import Breaker
 from clew.records.deferred import Deferred, Pending, seconds
 from clew.records.events import CapacityWarning, Circuit, CircuitChanged, Events, SlowWrites
-from clew.records.latency import Latency
+
+LIMIT_MS = 150.0
+WINDOW = 100
+"""Number of writes in the window."""
+FEWEST = 20
+"""With fewer, one slow write would be the 95th percentile."""
+
+
+class Latency:
+    """A rolling window of write times."""
+
+    def __init__(self, limit_ms: float = LIMIT_MS) -> None:
+        self._limit = limit_ms
+        self._lock = threading.Lock()
+        self._last: deque[float] = deque(maxlen=WINDOW)
+        self._over = False
+
+    def note(self, milliseconds: float) -> tuple[float, int] | None:
+        """Adds a write. Returns the percentile and the sample count if the percentile has just exceeded the limit."""
+        with self._lock:
+            self._last.append(milliseconds)
+            if len(self._last) < FEWEST:
+                return None
+            ordered = sorted(self._last)
+            p95 = ordered[-(-len(ordered) * 95 // 100) - 1]
+            was, self._over = self._over, p95 > self._limit
+            return (p95, len(ordered)) if self._over and not was else None
+
+
+class CircuitOpen(Unavailable):
+    """The call was refused without a try, because earlier calls failed and the cool-down is not over."""
+
+    hint = "Wait, then make the same call again."
+
+
+class Breaker:
+    """Closed: calls go through. Open: after `failures` failures in a row it refuses calls for `cool_down` seconds.
+
+    Half-open: after the cool-down one call may try; its result closes or opens the circuit.
+    """
+
+    def __init__(
+        self,
+        *,
+        failures: int = 5,
+        cool_down: float = 30.0,
+        clock: Callable[[], float] = time.monotonic,
+        changed: Callable[[Circuit], object] = lambda state: None,
+    ) -> None:
+        self._failures = failures
+        self._cool_down = cool_down
+        self._clock = clock
+        self._changed = changed
+        self._lock = threading.Lock()
+        self._state: Circuit = "closed"
+        self._failed = 0
+        self._opened_at = 0.0
+        self._trying = False
+
+    @property
+    def state(self) -> Circuit:
+        """The current state."""
+        return self._state
+
+    @contextmanager
+    def guard(self) -> Iterator[None]:
+        """Wraps a call. Raises CircuitOpen. Only Unavailable counts as a failure; other errors do not.
+
+        StorageFull is not a failure either: waiting does not help, freeing space does.
+        """
+        self._enter()
+        try:
+            yield
+        except Unavailable as error:
+            if isinstance(error, StorageFull):
+                self._works()
+            else:
+                self._fail()
+            raise
+        except BaseException:
+            self._works()
+            raise
+        self._works()
+
+    def _works(self) -> None:
+        with self._lock:
+            self._failed, self._trying = 0, False
+            changed = self._to("closed")
+        self._tell(changed)
+
+    def _enter(self) -> None:
+        with self._lock:
+            if self._state == "closed":
+                return
+            wait = self._opened_at + self._cool_down - self._clock()
+            if wait > 0 or self._trying:
+                raise CircuitOpen(f"writing failed {self._failures} times in a row, next try in {max(wait, 0):.0f} s")
+            self._trying = True
+            changed = self._to("half-open")
+        self._tell(changed)
+
+    def _fail(self) -> None:
+        with self._lock:
+            self._failed += 1
+            changed = None
+            if self._state == "half-open" or self._failed >= self._failures:
+                self._opened_at, self._trying = self._clock(), False
+                changed = self._to("open")
+        self._tell(changed)
+
+    def _to(self, state: Circuit) -> Circuit | None:
+        """Changes the state; returns None if it is unchanged."""
+        was, self._state = self._state, state
+        return None if was == state else state
+
+    def _tell(self, changed: Circuit | None) -> None:
+        if changed is not None:
+            self._changed(changed)
+
 
 _WAITS = "Free some space or purge conversations. The call waits in memory and clew retries it: do not repeat it."
 S = TypeVar("S")

@@ -33,8 +33,10 @@ class Cline:
     """See `clew.sources.contract.Source`."""
 
     name = NAME
-    title = "Cline, Roo Code, Kilo Code"
+    title = "Cline"
     deletes_after = None
+    programs = dict(zip(_EXTENSIONS, ("Cline", "Roo Code", "Kilo Code"), strict=True)) | {".cline": "Cline"}
+    """The programs whose files it reads, by a part of their paths; `clew import` names those that are here."""
 
     def discover(self, home: Home) -> Iterator[str]:
         root = home.env.get("CLINE_DIR") or os.path.join(home.path, ".cline")

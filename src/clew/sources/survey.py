@@ -40,8 +40,8 @@ def survey(
 ) -> list[History]:
     """The histories that are found where their programs keep them, newest files read first.
 
-    Sources that are looked for and not found are left out. Paths that cannot be opened are added to `unreadable`, with
-    the reasons.
+    The largest history is first. Sources that are looked for and not found are left out. Paths that cannot be opened
+    are added to `unreadable`, with the reasons.
     """
     found: list[History] = []
     for source in sources() if only is None else (only,):
@@ -53,12 +53,19 @@ def survey(
             history, used = _count(source, where, files, budget)
             found.append(history)
             budget = max(0, budget - used)
-    return found
+    return sorted(found, key=lambda one: -one.size)
 
 
 def unchanged(home: Home, source: Source, known: Known) -> int:
     """How many files of a history were imported and have not changed since."""
     return sum(one.unchanged for one in find(places(source, home), only=source, known=known))
+
+
+def _title(source: Source, where: Iterable[str]) -> str:
+    """The name of the program; of several that one source reads, those that are here."""
+    programs: dict[str, str] = getattr(source, "programs", {})
+    here = [title for part, title in programs.items() if any(part in path for path in where)]
+    return ", ".join(dict.fromkeys(here)) or source.title
 
 
 def _count(source: Source, where: Iterable[str], files: list[Item], budget: int) -> tuple[History, int]:
@@ -89,7 +96,7 @@ def _count(source: Source, where: Iterable[str], files: list[Item], budget: int)
         return round(count * share)
 
     history = History(
-        source.name, source.title, tuple(where), len(files), size, len(projects), whole(len(conversations)),
+        source.name, _title(source, where), tuple(where), len(files), size, len(projects), whole(len(conversations)),
         whole(messages), oldest, newest, source.deletes_after, read == len(files),
     )  # fmt: skip
     return history, used

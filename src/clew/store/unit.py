@@ -77,7 +77,7 @@ _reads, _writes = _verb(writes=False), _verb(writes=True)
 class Unit:
     """One transaction. Reads see a snapshot of the store and the unit's own writes."""
 
-    __slots__ = ("_engine", "_parts", "_present", "_proof", "_refs", "_state", "_table", "_trees", "_tx")
+    __slots__ = ("_engine", "_parts", "_present", "_proof", "_read", "_refs", "_state", "_table", "_trees", "_tx")
 
     def __init__(self, parts: Parts, tx: Tx, state: int) -> None:
         self._parts, self._tx, self._state = parts, tx, state
@@ -88,6 +88,8 @@ class Unit:
         """Trees that are known to be of this workspace."""
         self._present: set[int] = set()
         """Numbers of the sessions and documents that this unit has found, and that it need not look up again."""
+        self._read: RefRow | None = None
+        """The session that a unit which cannot write has read last: on its snapshot the row stays current."""
 
     # -- sessions
 
@@ -102,6 +104,7 @@ class Unit:
         if row is None or (row.trashed_at is not None and not trashed):
             return None
         self._note_present(row)
+        self._read = row if self._state == _READS else None
         return Session(self._parts, row)
 
     @_reads
@@ -206,9 +209,9 @@ class Unit:
     def purged(self, some: Collection[str | bytes]) -> set[bytes]:
         """Those of these ids of sessions and messages that were purged: no import stores them again."""
         with loading:
-            from clew.engine.purged import recall
+            from clew.engine.deletion import recall_purged
 
-        return recall(self._engine, self._tx, [_key(one) for one in some])
+        return recall_purged(self._engine, self._tx, [_key(one) for one in some])
 
     @_reads
     def stored(self, draft: Draft, session: Session | None = None) -> Node | None:
@@ -231,7 +234,9 @@ class Unit:
     def path(self, end: Session | Node | str | bytes, *, last: int | None = None) -> list[Node]:
         """The messages down to a message or to the head of a session, root first: all, or the `last` ones. NotFound."""
         if isinstance(end, Session):
-            pos = self._refs.head_state(self._tx, row_of(end)).pos
+            row = row_of(end)
+            current = row is self._read and row.trashed_at is None
+            pos = self._refs.verify(row).head if current else self._refs.head_state(self._tx, row).pos
         elif isinstance(end, Node):
             pos = node_row(end)[POS]
         else:
@@ -730,11 +735,6 @@ def read(parts: Parts, work: Callable[[Unit], T], *, single: bool = False) -> T:
         return parts.engine.read(lambda tx: _run(Unit(parts, tx, _READS), tx, work), single=single)
     except OwnError as own:
         raise own.error from own.error.__cause__
-
-
-def step(parts: Parts, tx: Tx, work: Callable[[Unit], T]) -> T:
-    """Calls `work`, which must not write, inside a transaction of the store's own modules."""
-    return _run(Unit(parts, tx, _READS), tx, work)
 
 
 def _run(unit: Unit, tx: Tx, work: Callable[[Unit], T]) -> T:

@@ -10,6 +10,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from functools import partial
 from typing import TypeVar
 
 from clew.backends.fts_tables import MODES, FtsTables, Mode
@@ -34,13 +35,15 @@ _TABLES = "SELECT count(*), total(type IN ('view', 'trigger')) FROM sqlite_maste
 _REMEDY = "delete the file; the next search creates a new one"
 
 
-class FtsIndex:
-    """The index of one store. Not thread-safe."""
+class IndexFile:
+    """A disposable database next to a store's file. Not thread-safe."""
 
-    def __init__(self, file: str | None, store_id: bytes, in_memory: Callable[[], bool]) -> None:
+    version = 0
+    """Its layout; a file of another one is replaced."""
+
+    def __init__(self, file: str | None, store_id: bytes) -> None:
         self._file = None if file is None else f"{file}-search"
         self._store_id = store_id
-        self._in_memory = in_memory
         self._conn: sqlite3.Connection | None = None
         self._in = ""
         """The path of the open database."""
@@ -49,22 +52,11 @@ class FtsIndex:
 
     @property
     def _path(self) -> str:
-        return ":memory:" if self._file is None or self._in_memory() else self._file
+        return self._file or ":memory:"
 
-    def run(self, work: Callable[[FtsTables], T]) -> T:
-        """Runs `work` on the database. If the file cannot be written, runs it again in memory."""
-        try:
-            try:
-                with self.open() as conn:  # ends the transaction in any case
-                    return work(FtsTables(conn))
-            except sqlite3.Error as error:
-                if not self.fall_back(error):
-                    raise
-            with self.open() as conn:
-                return work(FtsTables(conn))
-        except sqlite3.Error as error:
-            self.close()
-            raise translate(error, "the search index") from error
+    def _lay_out(self, conn: sqlite3.Connection) -> None:
+        """Creates the tables in an empty database, inside a transaction."""
+        raise NotImplementedError
 
     def open(self) -> sqlite3.Connection:
         """The database, created or replaced if necessary."""
@@ -79,14 +71,6 @@ class FtsIndex:
             self._in = path
         return self._conn
 
-    def fall_back(self, error: sqlite3.Error) -> bool:
-        """Continues in memory if the error means that the file cannot be written. False for other errors."""
-        self.close()
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _UNWRITABLE:
-            return False
-        self._conn, self._in = self._connect(":memory:"), self._path
-        return True
-
     @property
     def is_open(self) -> bool:
         """True if the database is open."""
@@ -98,19 +82,11 @@ class FtsIndex:
             self._conn.close()
             self._conn = None
 
-    def shred(self, follow: Callable[[FtsTables], object]) -> bool:
-        """Removes the words of deleted messages. The next search fills the parts that had them.
+    def _clear(self, erase: Callable[[sqlite3.Connection], object]) -> bool:
+        """Runs `erase`, which removes words, and clears the log, so that they are in neither of the files.
 
-        `follow` applies the deletions to the index, in a transaction. If the file is damaged, or there is no space to
-        change it, deletes the file. False if another process prevents it.
+        If the file is damaged, or there is no space to change it, deletes it. False if another process prevents it.
         """
-        if self._path == ":memory:":
-            try:
-                if self._conn is not None:
-                    self._erase(self._conn, follow)
-            except (sqlite3.Error, ClewError):
-                self.close()
-            return True
         if not os.path.exists(self._path):
             return True
         self.close()  # it may be in memory because the disk was full
@@ -120,7 +96,7 @@ class FtsIndex:
             conn.execute(f"PRAGMA busy_timeout = {PATIENCE}")
             conn.execute("PRAGMA synchronous = FULL")  # deleted words must not reappear after a power cut
             try:
-                self._erase(conn, follow)
+                erase(conn)
                 if conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
                     return False
                 self._sync_log()
@@ -138,25 +114,8 @@ class FtsIndex:
             return True
         return False
 
-    @staticmethod
-    def _erase(conn: sqlite3.Connection, follow: Callable[[FtsTables], object]) -> None:
-        """Drops the parts that have words of deleted messages."""
-        tables = FtsTables(conn)
-        conn.execute("BEGIN IMMEDIATE")
-        try:
-            with conn:
-                follow(tables)
-                stale, parts = tables.stale()
-                if 2 * stale > parts:
-                    conn.execute("PRAGMA secure_delete = OFF")  # VACUUM removes all free pages, and faster
-                tables.drop_stale()
-            if 2 * stale > parts:
-                conn.execute("VACUUM")
-        finally:
-            conn.execute("PRAGMA secure_delete = ON")
-
     def remove(self) -> None:
-        """Deletes the file, if there is one. A sealed store has none."""
+        """Deletes the file, if there is one."""
         self.close()
         path = self._file
         if path is None:
@@ -177,6 +136,128 @@ class FtsIndex:
                 sync(fd)
             finally:
                 os.close(fd)
+
+    def _connect(self, path: str) -> sqlite3.Connection:
+        if os.path.islink(path):  # words of messages must not be stored anywhere else
+            self.remove()
+        conn = sqlite3.connect(
+            path if path == ":memory:" else uri(path, "rwc"), uri=path != ":memory:",
+            timeout=60, isolation_level=None, check_same_thread=False, cached_statements=STATEMENTS,
+        )  # fmt: skip
+        try:
+            application = conn.execute("PRAGMA application_id").fetchone()[0]
+            version = conn.execute("PRAGMA user_version").fetchone()[0]
+            tables, planted = conn.execute(_TABLES).fetchone()
+            if application not in (0, APPLICATION_ID) or (tables and not application):
+                raise Invalid(f"{path} is in the way of the search index", hint="Move that file away.")
+            outdated = version != self.version or FtsTables(conn).value("store_id") != self._store_id
+            if planted or (tables and outdated):
+                conn.close()
+                self.remove()
+                return self._connect(path)
+            conn.execute("PRAGMA secure_delete = ON")
+            conn.execute("PRAGMA temp_store = MEMORY")
+            conn.execute("PRAGMA synchronous = OFF")  # words lost in a power cut are indexed again
+            if not tables:
+                self._create(conn, path)
+        except BaseException:
+            conn.close()
+            raise
+        self._files = None if path == ":memory:" else OpenFiles(path, one_name=True)
+        return conn
+
+    def _create(self, conn: sqlite3.Connection, path: str) -> None:
+        if path != ":memory:":
+            conn.execute("PRAGMA journal_mode = WAL")
+            os.chmod(path, 0o600)
+        conn.execute("BEGIN IMMEDIATE")
+        with conn:
+            if conn.execute(_TABLES).fetchone()[0]:
+                return  # another process has created them
+            self._lay_out(conn)
+            conn.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            conn.execute(f"PRAGMA user_version = {self.version}")
+
+    def _recover(self, error: sqlite3.DatabaseError) -> sqlite3.Connection:
+        """Replaces a damaged index by a new one. If the file cannot be written, uses memory."""
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            self.remove()
+            return self._connect(self._path)
+        if code in _UNWRITABLE:
+            return self._connect(":memory:")
+        raise translate(error, self._path) from error
+
+
+class FtsIndex(IndexFile):
+    """The index of one store."""
+
+    version = VERSION
+
+    def __init__(self, file: str | None, store_id: bytes, in_memory: Callable[[], bool]) -> None:
+        super().__init__(file, store_id)
+        self._in_memory = in_memory
+
+    @property
+    def _path(self) -> str:
+        return ":memory:" if self._file is None or self._in_memory() else self._file
+
+    def _lay_out(self, conn: sqlite3.Connection) -> None:
+        FtsTables(conn).create(self._store_id)
+
+    def run(self, work: Callable[[FtsTables], T]) -> T:
+        """Runs `work` on the database. If the file cannot be written, runs it again in memory."""
+        try:
+            try:
+                with self.open() as conn:  # ends the transaction in any case
+                    return work(FtsTables(conn))
+            except sqlite3.Error as error:
+                if not self.fall_back(error):
+                    raise
+            with self.open() as conn:
+                return work(FtsTables(conn))
+        except sqlite3.Error as error:
+            self.close()
+            raise translate(error, "the search index") from error
+
+    def fall_back(self, error: sqlite3.Error) -> bool:
+        """Continues in memory if the error means that the file cannot be written. False for other errors."""
+        self.close()
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _UNWRITABLE:
+            return False
+        self._conn, self._in = self._connect(":memory:"), self._path
+        return True
+
+    def shred(self, follow: Callable[[FtsTables], object]) -> bool:
+        """Removes the words of deleted messages. The next search fills the parts that had them.
+
+        `follow` applies the deletions to the index, in a transaction. False if another process prevents it.
+        """
+        if self._path == ":memory:":
+            try:
+                if self._conn is not None:
+                    self._erase(self._conn, follow)
+            except (sqlite3.Error, ClewError):
+                self.close()
+            return True
+        return self._clear(partial(self._erase, follow=follow))
+
+    @staticmethod
+    def _erase(conn: sqlite3.Connection, follow: Callable[[FtsTables], object]) -> None:
+        """Drops the parts that have words of deleted messages."""
+        tables = FtsTables(conn)
+        conn.execute("BEGIN IMMEDIATE")
+        try:
+            with conn:
+                follow(tables)
+                stale, parts = tables.stale()
+                if 2 * stale > parts:
+                    conn.execute("PRAGMA secure_delete = OFF")  # VACUUM removes all free pages, and faster
+                tables.drop_stale()
+            if 2 * stale > parts:
+                conn.execute("VACUUM")
+        finally:
+            conn.execute("PRAGMA secure_delete = ON")
 
     def check(self, differing: Callable[[FtsTables, Mode], Iterator[str]]) -> Iterator[Problem]:
         """Compares the index with the store without writing. `differing` yields messages whose words differ."""
@@ -201,54 +282,3 @@ class FtsIndex:
                         yield Problem("search", where, f"the index has different words; {_REMEDY}")
         except sqlite3.DatabaseError as error:
             yield Problem("search", self._path, f"the index cannot be read ({error}); {_REMEDY}")
-
-    def _connect(self, path: str) -> sqlite3.Connection:
-        if os.path.islink(path):  # words of messages must not be stored anywhere else
-            self.remove()
-        conn = sqlite3.connect(
-            path if path == ":memory:" else uri(path, "rwc"), uri=path != ":memory:",
-            timeout=60, isolation_level=None, check_same_thread=False, cached_statements=STATEMENTS,
-        )  # fmt: skip
-        try:
-            application = conn.execute("PRAGMA application_id").fetchone()[0]
-            version = conn.execute("PRAGMA user_version").fetchone()[0]
-            tables, planted = conn.execute(_TABLES).fetchone()
-            if application not in (0, APPLICATION_ID) or (tables and not application):
-                raise Invalid(f"{path} is in the way of the search index", hint="Move that file away.")
-            outdated = version != VERSION or FtsTables(conn).value("store_id") != self._store_id
-            if planted or (tables and outdated):
-                conn.close()
-                self.remove()
-                return self._connect(path)
-            conn.execute("PRAGMA secure_delete = ON")
-            conn.execute("PRAGMA temp_store = MEMORY")
-            conn.execute("PRAGMA synchronous = OFF")  # words lost in a power cut are indexed again
-            if not tables:
-                self._create(conn, path)
-        except BaseException:
-            conn.close()
-            raise
-        self._files = None if path == ":memory:" else OpenFiles(path, one_name=True)
-        return conn
-
-    def _create(self, conn: sqlite3.Connection, path: str) -> None:
-        if path != ":memory:":
-            conn.execute("PRAGMA journal_mode = WAL")
-            os.chmod(path, 0o600)
-        conn.execute("BEGIN IMMEDIATE")
-        with conn:
-            if conn.execute(_TABLES).fetchone()[0]:
-                return  # another process has created them
-            FtsTables(conn).create(self._store_id)
-            conn.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            conn.execute(f"PRAGMA user_version = {VERSION}")
-
-    def _recover(self, error: sqlite3.DatabaseError) -> sqlite3.Connection:
-        """Replaces a damaged index by a new one. If the file cannot be written, uses memory."""
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            self.remove()
-            return self._connect(self._path)
-        if code in _UNWRITABLE:
-            return self._connect(":memory:")
-        raise translate(error, self._path) from error

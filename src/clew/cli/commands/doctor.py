@@ -19,6 +19,7 @@ from clew.base.visible import plain
 from clew.cli.exits import FAILED, code_of
 from clew.cli.options import examples
 from clew.cli.output.json import Form, json_options, out_lines, out_values
+from clew.cli.output.progress import size
 from clew.cli.output.text import bold, dim, many, pad, style
 from clew.cli.setup import settings
 from clew.cli.setup.open_store import location, open_untouched, store_option
@@ -161,7 +162,7 @@ def _file(path: str) -> Iterator[Check]:
         hint = f"chmod 600 {shlex.quote(path)}"
         yield Check("store", "wrong", f"other users can access {path} (mode {mode:03o})", hint)
     else:
-        yield Check("store", "ok", f"{path}, {info.st_size:,} bytes, private")
+        yield Check("store", "ok", f"{path}, {size(info.st_size)}, private")
     if info.st_nlink > 1:
         hint = "Remove the other hard links, or use a copy of the file."
         yield Check("names", "wrong", f"the file has {info.st_nlink} hard links, so it is opened read-only", hint)
@@ -175,13 +176,13 @@ def _file(path: str) -> Iterator[Check]:
         hint = "Synchronising a store while it is written can corrupt it. Move it to another folder."
         yield Check("folder", "wrong", f"the folder seems to be synchronised by {synced}", hint)
     log = f"{path}-wal"
-    size = os.path.getsize(log) if os.path.exists(log) else 0
-    if size > LOG:
+    log_size = os.path.getsize(log) if os.path.exists(log) else 0
+    if log_size > LOG:
         hint = "A long-running reader prevents its cleanup. End that program."
-        yield Check("log", "note", f"the write-ahead log has {size:,} bytes", hint)
+        yield Check("log", "note", f"the write-ahead log has {size(log_size)}", hint)
     free = shutil.disk_usage(os.path.dirname(os.path.abspath(path))).free
     hint = "" if free >= SPACE else "Free some space: a purge, a backup or a key rotation needs it."
-    yield Check("space", "ok" if free >= SPACE else "wrong", f"{free:,} bytes free", hint)
+    yield Check("space", "ok" if free >= SPACE else "wrong", f"{size(free)} free", hint)
 
 
 def _objects(store: clew.Store) -> Iterator[Check]:

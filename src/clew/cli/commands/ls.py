@@ -18,7 +18,7 @@ from clew.cli.exits import DAMAGED
 from clew.cli.options import examples
 from clew.cli.output.json import Form, home_short, json_options, out_lines, session_json
 from clew.cli.output.text import clip, colourful, columns, note, out_json, out_jsonl, pad, style, warn, width
-from clew.cli.output.times import ago
+from clew.cli.output.times import ago, since_option, until_option
 from clew.cli.setup.find import CPE_FILE
 from clew.cli.setup.open_store import open_for_reading, store_option
 from clew.cli.setup.scope import Scope, scope_options
@@ -43,13 +43,35 @@ class Filter(NamedTuple):
     title: str | None
     trash: bool
     subagents: bool
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def holds(self, session: clew.Session) -> bool:
+        """True if a conversation matches. Corrupted if its data is damaged."""
+        at = session.updated_at
+        return (
+            (self.since is None or at >= self.since)
+            and (self.until is None or at < self.until)
+            and (self.scope.indexed or self.scope.holds(session))
+        )
+
+    @property
+    def is_sparse(self) -> bool:
+        """True if many conversations that are read may not match."""
+        return not self.scope.indexed or self.since is not None or self.until is not None
+
+    @property
+    def flags(self) -> list[str]:
+        """The options that narrow the list, besides those of the scope."""
+        named = {"--title": self.title, "--since": self.since, "--until": self.until}
+        return [flag for flag, value in named.items() if value is not None]
 
 
 @click.command(
     epilog=examples(
         "clew ls --here",
         "clew ls --tool claude-code --project ~/src/app",
-        "clew ls --label work --limit 5",
+        "clew ls --label work --since 2d --limit 5",
         "clew ls --all --jsonl | jq -r .id",
         "clew ls --subagents",
         "clew ls --trash",
@@ -61,6 +83,8 @@ class Filter(NamedTuple):
 @click.option("--all", "everything", is_flag=True, help="List all, without a limit.")
 @scope_options
 @click.option("--title", metavar="TEXT", help="Only those with this text in the title.")
+@since_option
+@until_option
 @click.option("--subagents", is_flag=True, help="List the conversations of subagents: name, run, and who called them.")
 @click.option("--trash", is_flag=True, help="List the trash, most recently deleted first.")
 @click.option("--cursor", metavar="CURSOR", help="Continue after a page: its next_cursor.")
@@ -73,6 +97,8 @@ def ls(
     everything: bool,
     scope: Scope,
     title: str | None,
+    since: datetime | None,
+    until: datetime | None,
     subagents: bool,
     trash: bool,
     cursor: str | None,
@@ -82,9 +108,9 @@ def ls(
 
     The tool is the one a conversation was imported from; ⑂ marks forks.
     """
-    if trash and (scope.flags or title is not None or subagents):
+    wanted = Filter(1000 if everything else limit, cursor, scope, title, trash, subagents, since, until)
+    if trash and (scope.flags or wanted.flags or subagents):
         raise click.UsageError("--trash cannot be used with options that choose conversations")
-    wanted = Filter(1000 if everything else limit, cursor, scope, title, trash, subagents)
     damaged: list[str] = []
     with open_for_reading() as store:
         rest: list[str | None] = [None]
@@ -132,7 +158,7 @@ def _empty_notice(wanted: Filter) -> str:
     if wanted.trash:
         return "The trash is empty."
     what = "conversations of subagents" if wanted.subagents else "conversations"
-    advice = wanted.scope.advice("--title" if wanted.title is not None else None)
+    advice = wanted.scope.advice(*wanted.flags)
     if advice or wanted.cursor is not None:
         return f"No {what} found.{advice}"
     return f"No {what} yet.{'' if wanted.subagents else ' Import some with: clew import   Start one with: clew chat'}"
@@ -146,9 +172,9 @@ def _pages(store: clew.Store, wanted: Filter, rest: list[str | None], *, everyth
             page = store.sessions.trashed(limit=wanted.limit, cursor=cursor)
             yield from page.items
         else:
-            page = _page(store, wanted, cursor, wanted.limit if wanted.scope.indexed else SCAN)
+            page = _page(store, wanted, cursor, SCAN if wanted.is_sparse else wanted.limit)
             for at, session in enumerate(page.items, 1):
-                if not _keep(wanted.scope, session):
+                if not _keep(wanted, session):
                     continue
                 yield session
                 left -= 1
@@ -168,9 +194,9 @@ def _page(store: clew.Store, wanted: Filter, cursor: str | None, limit: int) -> 
     )
 
 
-def _keep(scope: Scope, session: clew.Session) -> bool:
+def _keep(wanted: Filter, session: clew.Session) -> bool:
     try:
-        return scope.indexed or scope.holds(session)
+        return wanted.holds(session)
     except clew.Corrupted:
         return False
 

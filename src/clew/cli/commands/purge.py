@@ -16,6 +16,7 @@ from clew.base.visible import plain
 from clew.cli.exits import FAILED, PARTIAL, say
 from clew.cli.options import dry_run_option, examples, yes_option
 from clew.cli.output.json import Form, home_short, iso, json_options, out_lines, out_value, out_values
+from clew.cli.output.progress import size
 from clew.cli.output.text import dim, many, style, warn, wrap
 from clew.cli.output.times import local, parse_since
 from clew.cli.setup.ask import can_ask, confirm
@@ -300,8 +301,8 @@ def _counts(receipt: Receipt) -> str:
     if receipt.blobs:
         parts.append(many(receipt.blobs, "attachment"))
     if receipt.outside:
-        parts.append(f"{many(receipt.outside, 'byte')} in object storage")
-    return f"{', '.join(parts)}, {many(receipt.bytes, 'byte')}"
+        parts.append(f"{size(receipt.outside)} in object storage")
+    return f"{', '.join(parts)}, {size(receipt.bytes)}"
 
 
 def _json(receipt: Receipt) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import click
 
 from clew.base.messages import ROLES, Role
 from clew.base.visible import plain
+from clew.cli.exits import FAILED
 from clew.cli.options import examples
 from clew.cli.output.json import Form, json_options, node_json, out_lines, out_values
 from clew.cli.output.progress import ProgressLine
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
         "clew search lint step",
         "clew search '\"lint step\"' --role assistant --since 2d",
         "clew search flaky test --tool claude-code --project ~/src/app",
-        "clew search --substring 設定",
+        "clew search 設定",
+        "clew search --substring _ingress",
     ),
 )
 @click.argument("words", nargs=-1, required=True)
@@ -40,13 +42,15 @@ if TYPE_CHECKING:
 @click.option("--role", type=click.Choice(ROLES), help="Only messages with this role.")
 @since_option
 @until_option
-@click.option("--substring", is_flag=True, help="Match any part of a word; for code, and text without spaces.")
+@click.option("--substring", is_flag=True, help="Match any part of a word; for code.")
 @click.option(
     "-n", "--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Maximum number of results."
 )
 @json_options
 @store_option
+@click.pass_context
 def search(
+    ctx: click.Context,
     words: tuple[str, ...],
     session: str | None,
     scope: Scope,
@@ -57,7 +61,7 @@ def search(
     limit: int,
     form: Form,
 ) -> None:
-    """Find messages that contain all WORDS, best match first. Ignores case and accents.
+    """Find messages that contain all WORDS, best match first. Ignores case and accents. Exit code 1 if there is none.
 
     "Words in quotes" match a phrase; pre* matches words that start with pre.
     """
@@ -77,6 +81,7 @@ def search(
             used = {"--session": session, "--role": role, "--since": since, "--until": until}
             advice = scope.advice(*(flag for flag, value in used.items() if value is not None))
             warn(f"No messages found.{advice}{'' if substring else ' Use --substring to match parts of words.'}")
+    ctx.exit(0 if hits else FAILED)
 
 
 def _within(find: Callable[..., list[Hit]], limit: int, scope: Scope) -> list[Hit]:

@@ -12,7 +12,7 @@ from clew.base.visible import plain
 from clew.cli.exits import DAMAGED
 from clew.cli.options import dry_run_option, examples
 from clew.cli.output.json import Form, iso, json_options, out_lines, out_value, out_values
-from clew.cli.output.progress import ProgressLine
+from clew.cli.output.progress import ProgressLine, size
 from clew.cli.output.text import bold, dim, list_counts, many, out, out_json, out_jsonl, style, warn, wrap
 from clew.cli.output.times import local, since_option, until_option
 from clew.cli.setup import settings
@@ -97,7 +97,7 @@ def backup(path: str, form: Form) -> None:
         made = store.backup(path, progress=progress)
     if form == "text":
         out(plain(str(made.path)))
-        warn(f"{made.size:,} bytes. Check the copy with: clew verify --db PATH")
+        warn(f"{size(made.size)}. Check the copy with: clew verify --db PATH")
     else:
         out_value({"path": str(made.path), "size": made.size}, form)
 
@@ -148,7 +148,7 @@ def gc(days: int, dry_run: bool, form: Form) -> None:
         gone = store.blobs.sweep(older=timedelta(days=days), dry_run=dry_run)
     if form == "text":
         word = "would be removed" if dry_run else "removed"
-        out(f"{many(gone.objects, 'object')} ({many(gone.bytes, 'byte')}) {word}")
+        out(f"{many(gone.objects, 'object')} ({size(gone.bytes)}) {word}")
     else:
         out_value({**gone._asdict(), "dry_run": dry_run}, form)
 

@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -79,6 +79,8 @@ def import_files(
             left = many(len(files) - len(done) + 1, "file")
             error.hint = f"{left} not imported. {error.hint} The same command then imports the rest."
     added = any(one.conversations for one in done) and not dry_run
+    if added and not stop.pressed and error is None:
+        _index(store)
     handle = run_handle(store, this.id) if added else None
     if form == "json":
         out_json({"run": this.id if handle else None, "files": [file_row(one) for one in done]})
@@ -92,6 +94,12 @@ def import_files(
         warn("Interrupted. Whole conversations are stored; the same command imports the rest.")
         return INTERRUPTED
     return exit_code(done)
+
+
+def _index(store: clew.Store) -> None:
+    """Adds what was imported to the search index: the first search need not wait. Ctrl-C leaves the rest to it."""
+    with suppress(clew.ClewError, KeyboardInterrupt), ProgressLine("Indexing for search") as line:
+        store.search("clew", limit=1, progress=line)
 
 
 def _check_space(store: clew.Store, found: Iterable[Found]) -> None:

@@ -53,7 +53,7 @@ def size(count: int) -> str:
     value = float(count)
     for unit in ("bytes", "KB", "MB", "GB"):
         if value < 1000:
-            return f"{count} bytes" if unit == "bytes" else f"{value:.1f} {unit}"
+            return f"{count} byte{'s' * (count != 1)}" if unit == "bytes" else f"{value:.1f} {unit}"
         value /= 1000
     return f"{value:.1f} TB"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
@@ -34,7 +34,7 @@ SEARCH = "Type to search titles and messages"
 class PickerResult(NamedTuple):
     """What to do after the screen closes."""
 
-    what: Literal["resume", "print", "new"]
+    what: Literal["resume", "print", "new", "page"]
     id: str = ""
 
 
@@ -58,8 +58,8 @@ class Picker(App[PickerResult]):
     #typed { border: none; height: 1; padding: 0 1; background: ansi_default; }
     #about, #keys, #hint { height: 1; padding: 0 1; color: ansi_bright_black; background: ansi_default; }
     #keys { dock: bottom; }
-    OptionList { border: none; padding: 0 1; width: 1fr; height: 1fr; background: ansi_default; }
-    #side { width: 1fr; border-left: solid ansi_bright_black; padding: 0 1; }
+    OptionList { border: none; padding: 0 1; width: 3fr; height: 1fr; background: ansi_default; }
+    #side { width: 2fr; border-left: solid ansi_bright_black; padding: 0 1; }
     #head { height: auto; margin-bottom: 1; }
     #messages { scrollbar-size-vertical: 1; }
     .narrow Horizontal { layout: vertical; }
@@ -68,12 +68,20 @@ class Picker(App[PickerResult]):
     .narrow.low #side { display: none; }
     """
     HELP = (
-        "enter resume · tab scope · ^o command · ^n new · ^r rename · ^t label"
-        " · ^f fork · ^d delete · ^z undo · esc quit"
+        "enter resume · tab scope · ^l read · ^p page · ^e export · ^y copy id · ^o command · ^n new · ^r rename"
+        " · ^t label · ^f fork · ^d delete · ^z undo · esc quit"
     )
-    SHORT = "enter resume · tab scope · ^r ^t ^f ^d ^z · esc quit"
+    SHORT = "enter resume · ^l read · tab scope · ^p ^e ^y ^r ^t ^f ^d ^z · esc quit"
 
-    def __init__(self, store: clew.Store, cwd: str, *, scope: Scope | None = None, hint: str = "") -> None:
+    def __init__(
+        self,
+        store: clew.Store,
+        cwd: str,
+        *,
+        scope: Scope | None = None,
+        hint: str = "",
+        read: Callable[[str], object] | None = None,
+    ) -> None:
         super().__init__(ansi_color=True)
         self.catalog = Catalog(store, cwd)
         self.scope: Scope = scope or "directory"
@@ -90,6 +98,12 @@ class Picker(App[PickerResult]):
         self._trashed: list[str] = []
         self._contents_pending = False
         """True while messages are searched."""
+        self._indexed: int | None = None
+        """Percent of the messages in the index, while a search waits for it."""
+        self._everywhere = 0
+        """Conversations that match in all directories, if there are none in the scope."""
+        self._read = read
+        """Shows a conversation in a pager, while the screen is suspended."""
         self._resume_pending = False
         """True after Enter while nothing is found yet: the first result is resumed."""
 
@@ -156,19 +170,35 @@ class Picker(App[PickerResult]):
         found = self.catalog.find(self._query, self.scope)
         self._total = found.total
         self._show(found.rows, keep)
-        self._contents_pending = bool(self._query.strip())
+        self._everywhere = 0 if found.total else self.catalog.find(self._query, "everything").total
+        self._contents_pending, self._indexed = bool(self._query.strip()), None
+        self._update_status()
         if self._contents_pending:
             self._search_contents(self._query, self.scope, {row.id for row in found.rows})
 
     @work(thread=True, exclusive=True, group="contents")
     def _search_contents(self, typed: str, scope: Scope, known: set[str]) -> None:
-        more = self.catalog.contents(typed, scope, known)
-        if not get_current_worker().is_cancelled:
-            self.call_from_thread(self._add, typed, scope, [row for row, _ in more])
+        worker = get_current_worker()
 
-    def _add(self, typed: str, scope: Scope, rows: list[CatalogRow]) -> None:
+        def progress(done: int, total: int) -> None:
+            if not worker.is_cancelled:
+                self.call_from_thread(self._show_progress, 100 * done // max(1, total))
+
+        more = self.catalog.contents(typed, scope, known, progress)
+        others = 0
+        if not more and not known and scope != "everything":
+            near = self.catalog.find(typed, "everything")
+            others = near.total + len(self.catalog.contents(typed, "everything", {row.id for row in near.rows}))
+        if not worker.is_cancelled:
+            self.call_from_thread(self._add, typed, scope, [row for row, _ in more], others)
+
+    def _show_progress(self, percent: int) -> None:
+        self._indexed = percent
+        self._update_status()
+
+    def _add(self, typed: str, scope: Scope, rows: list[CatalogRow], others: int) -> None:
         if (typed, scope) == (self._query, self.scope):
-            self._contents_pending = False
+            self._contents_pending, self._indexed, self._everywhere = False, None, others
             if rows:
                 self._total += len(rows)
                 self._show([*self._rows, *rows], self._chosen_id())
@@ -180,8 +210,7 @@ class Picker(App[PickerResult]):
         self._rows = list(rows)
         options = self.query_one(OptionList)
         options.clear_options()
-        room, now = options.size.width - 4, datetime.now(UTC)
-        options.add_options([Option(self._line(row, max(20, room), now)) for row in self._rows])
+        options.add_options([Option(line) for line in self._lines(max(20, options.size.width - 4), datetime.now(UTC))])
         if self._rows:
             at = next((at for at, row in enumerate(self._rows) if row.id == keep), 0)
             options.highlighted = at
@@ -190,30 +219,40 @@ class Picker(App[PickerResult]):
             self.query_one("#preview", Static).update("")
         self._update_status()
 
-    def _line(self, row: CatalogRow, columns: int, now: datetime) -> Text:
-        when = ago(row.at, now)
-        place = "" if self.scope == "directory" else os.path.basename(row.cwd)
-        place = clip(plain(place), columns // 4)
-        room = columns - len(when) - 2 - (width(place) + 2 if place else 0) - (width(row.tool) + 2 if row.tool else 0)
-        name = ("⑂ " if row.fork else "") + plain(row.title or "untitled")
-        title = Text(pad(clip(name, room), room), style="" if row.title else "dim")
-        if row.tool:
-            title.append(f"  {row.tool}", style="magenta")
-        if place:
-            title.append(f"  {place}", style="blue")
-        return title.append(f"  {when}", style="dim")
+    def _lines(self, columns: int, now: datetime) -> Iterator[Text]:
+        """The sessions as lines with aligned columns: title, tool, directory, age."""
+        ages = [ago(row.at, now) for row in self._rows]
+        places = ["" if self.scope == "directory" else plain(os.path.basename(row.cwd)) for row in self._rows]
+        most = max(11, columns // 5)
+        wide = [
+            min(most, max(map(width, cells), default=0)) for cells in ([row.tool for row in self._rows], places, ages)
+        ]
+        room = columns - sum(size + 2 for size in wide if size)
+        for row, place, age in zip(self._rows, places, ages, strict=True):
+            name = ("⑂ " if row.fork else "") + plain(row.title or "untitled")
+            line = Text(pad(clip(name, room), room), style="" if row.title else "dim")
+            for cell, size, look in zip((row.tool, place, age), wide, ("magenta", "blue", "dim"), strict=True):
+                if size:
+                    line.append(f"  {pad(clip(cell, size), size)}", style=look)
+            yield line
 
     def _update_status(self) -> None:
         if self._asks is not None:
             return
         where = {"directory": home_short(self.catalog.cwd), "repository": home_short(self.catalog.repository or "")}
         place = where.get(self.scope, "all directories")
-        about = f"{self.scope}: {place} · {many(self._total, 'conversation')}"
+        found = many(self._total, "conversation")
         loading = "" if self.catalog.loaded else " · loading …"
-        if self.catalog.loaded and not self._total and not self._contents_pending:
-            wider = self.scope != "everything"
-            loading = " · tab widens the search" if wider else " · esc clears the search" if self._query else ""
-        self.query_one("#about", Static).update(plain(about + loading))
+        if self._contents_pending:
+            share = "" if self._indexed is None else f" {self._indexed} %"
+            found = f"{found} · searching …{share}" if self._total else f"searching messages …{share}"
+        elif self.catalog.loaded and not self._total:
+            if self.scope != "everything":
+                found = f"0 here, {self._everywhere:,} everywhere"
+                loading = " · tab widens the search"
+            else:
+                loading = " · esc clears the search" if self._query else ""
+        self.query_one("#about", Static).update(plain(f"{self.scope}: {place} · {found}{loading}"))
 
     # -- preview
 
@@ -291,6 +330,43 @@ class Picker(App[PickerResult]):
         row = self._selected_row()
         if row is not None:
             self.exit(PickerResult("print", row.id))
+
+    def action_read(self) -> None:
+        """Shows the session in a pager."""
+        row = self._selected_row()
+        if row is not None and self._asks is None and self._read is not None:
+            with self.suspend():
+                self._read(row.id)
+            self.refresh()
+
+    def action_page(self) -> None:
+        """Exits and opens the session in a browser."""
+        row = self._selected_row()
+        if row is not None and self._asks is None:
+            self.exit(PickerResult("page", row.id))
+
+    def action_copy(self) -> None:
+        """Copies the ID of the session."""
+        row = self._selected_row()
+        if row is not None and self._asks is None:
+            self.copy_to_clipboard(row.id)
+            self.notify(f"Copied {row.id}", markup=False)
+
+    def action_export(self) -> None:
+        """Writes the session to a Markdown file in the current directory."""
+        row = self._selected_row()
+        if row is None or self._asks is not None:
+            return
+        from clew.exports.to_files import file_name, write
+
+        try:
+            session = self.catalog.store.sessions.get(row.id)
+            path = os.path.join(self.catalog.cwd, file_name(session, ".md"))
+            write(self.catalog.store, path, [session], form="markdown")
+        except clew.ClewError as error:
+            self.notify(plain(error.message), severity="error", markup=False)
+        else:
+            self.notify(f"Wrote {plain(home_short(path))}", markup=False)
 
     def action_new(self) -> None:
         """Exits and starts a new session."""
@@ -394,6 +470,10 @@ KEYS = {
     "enter": "resume",
     "tab": "scope",
     "ctrl+o": "print",
+    "ctrl+l": "read",
+    "ctrl+p": "page",
+    "ctrl+y": "copy",
+    "ctrl+e": "export",
     "ctrl+n": "new",
     "ctrl+r": "rename",
     "ctrl+t": "label",

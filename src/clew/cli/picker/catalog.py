@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 import clew
 from clew.base.visible import plain
 from clew.store.origin import origin_of
+from clew.store.search.index import Progress
 
 Scope = Literal["directory", "repository", "everything"]
 SCOPES: tuple[Scope, ...] = ("directory", "repository", "everything")
@@ -81,14 +82,19 @@ class Catalog:
             rows = [row for row in rows if word in row.hay]
         return Matches(rows[:SHOWN], len(rows))
 
-    def contents(self, typed: str, scope: Scope, known: set[str]) -> list[tuple[CatalogRow, str]]:
-        """Further sessions with the words in their messages, newest first, each with a snippet."""
+    def contents(
+        self, typed: str, scope: Scope, known: set[str], progress: Progress | None = None
+    ) -> list[tuple[CatalogRow, str]]:
+        """Further sessions with the words in their messages, newest first, each with a snippet.
+
+        `progress` is called while the index is behind.
+        """
         query = content_query(typed)
         if query is None:
             return []
         found: dict[str, tuple[CatalogRow, str]] = {}
         with suppress(clew.Unavailable):
-            for hit in self.store.search(query, limit=50, newest=True):
+            for hit in self.store.search(query, limit=50, newest=True, progress=progress):
                 session = hit.session
                 row = None if session is None else self.row(session.id)
                 if row is not None and row.id not in known and self.within(row, scope):

@@ -8,6 +8,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 import click
@@ -35,13 +37,17 @@ def pick(ctx: click.Context) -> None:
     with open_for_reading() as store:
         from clew.cli.picker.app import Picker
 
-        choice = Picker(store, os.getcwd(), hint=hint).run()
+        choice = Picker(store, os.getcwd(), hint=hint, read=partial(_read, ctx)).run()
         session = store.sessions.get(choice.id) if choice is not None and choice.id else None
         command = "" if session is None else resume_command(session)
         theirs = None if session is None else _own_command(session)
     if choice is None:
         return
-    if choice.what == "print":
+    if choice.what == "page":
+        from clew.cli.commands.serve import open as open_page
+
+        ctx.invoke(open_page, id=choice.id)
+    elif choice.what == "print":
         out(command)
         if theirs is not None:
             note(f"Or in {theirs.tool}: {theirs}")
@@ -49,6 +55,19 @@ def pick(ctx: click.Context) -> None:
         ctx.exit(_run(theirs))
     else:
         ctx.invoke(chat, **({"new": True} if choice.what == "new" else {"resume_id": choice.id}))
+
+
+def _read(ctx: click.Context, id: str) -> None:
+    """Shows a conversation in a pager, or waits for a key after it."""
+    from clew.cli.commands.show import show
+
+    pager = os.environ.get("PAGER") or ("less -R" if shutil.which("less") else "")
+    if pager:
+        os.environ["PAGER"] = pager
+    with suppress(click.exceptions.Exit):
+        ctx.invoke(show, id=id)
+    if not pager:
+        click.pause(err=True)
 
 
 def _is_empty() -> bool:
@@ -80,12 +99,15 @@ def _own_command(session: clew.Session) -> OwnCommand | None:
 
 
 def _choose_clew(command: str, theirs: OwnCommand) -> bool:
-    """Asks which program is to continue a conversation; True for clew."""
+    """Asks which program is to continue a conversation; True for clew. The tool it is from is first if it is here."""
+    ours = f"{plain(command)}   {dim(f'here; {theirs.tool} does not see it', sys.stderr)}"
+    is_here = shutil.which(shlex.split(theirs.command)[0]) is not None
+    choices = [plain(str(theirs)), ours] if is_here else [ours, plain(str(theirs))]
     warn(f"This conversation was imported from {bold(theirs.tool, sys.stderr)}. Continue it with:")
-    warn(f"  1  {plain(command)}   {dim(f'here; {theirs.tool} does not see it', sys.stderr)}")
-    warn(f"  2  {plain(str(theirs))}")
+    for number, choice in enumerate(choices, 1):
+        warn(f"  {number}  {choice}")
     answer = click.prompt("Which", type=click.Choice(["1", "2"]), default="1", show_choices=False, err=True)
-    return str(answer) == "1"
+    return choices[int(answer) - 1] is ours
 
 
 def _run(theirs: OwnCommand) -> int:

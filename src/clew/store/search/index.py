@@ -13,11 +13,12 @@ import msgspec
 from clew.backends import ID, POS, Growth, NodeLocation, Tx
 from clew.backends.fts_tables import MODES, FtsTables, IndexRow, Mode, Part, short_id
 from clew.backends.open import open_search_index
+from clew.backends.problems import Damage
 from clew.base.messages import Message, ToolCall, texts
-from clew.engine.damage import Damage
 from clew.engine.engine import Engine
 from clew.engine.node import node_facts
 from clew.errors import ClewError, Corrupted
+from clew.store.search.images import PartImages, deletions_after, quarantined
 
 T = TypeVar("T")
 Progress = Callable[[int, int], None]
@@ -35,11 +36,29 @@ class Index:
         self._engine = engine
         # No plaintext of a sealed store may reach the disk, so its index is in memory.
         self._file = open_search_index(engine.backend.file, engine.store_id, lambda: engine.keyed)
-        self.open, self.close, self.remove = self._file.open, self._file.close, self._file.remove
+        self.open = self._file.open
+        self._all_images = None if engine.backend.file is None else PartImages(engine, engine.backend.file)
+
+    @property
+    def images(self) -> PartImages | None:
+        """The images of a sealed store's index."""
+        return self._all_images if self._engine.keyed else None
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._file.close()
+        if self._all_images is not None:
+            self._all_images.close()
+
+    def remove(self) -> None:
+        """Deletes the file, if there is one."""
+        self.close()
+        self._file.remove()
 
     def shred(self) -> bool:
         """Removes the words of deleted messages from the files; False if another process prevents it."""
-        return self._file.shred(self._follow_now)
+        cleared = self._file.shred(self._follow_now)
+        return (self.images is None or self.images.shred()) and cleared
 
     def refill(self) -> None:
         """Fills parts that `shred` has emptied, if they are few, so that the next search need not."""
@@ -80,6 +99,9 @@ class Index:
 
     def _catch_up(self, tables: FtsTables, mode: Mode, growth: Growth, progress: Progress | None) -> int:
         """Adds new nodes and removes deleted ones. Returns the number of the last indexed node."""
+        images = self.images
+        if images is not None and not tables.parts(mode):
+            images.load(tables, mode)
         tables.conn.execute("BEGIN IMMEDIATE")
         with tables.conn:
             self._follow(tables, mode, growth)
@@ -89,6 +111,8 @@ class Index:
         count = _Count(progress, sum(min(part.high, total) - part.done for part in parts))
         for part in parts:
             tables.fill(part, total, self._read(part, total, count))
+        if images is not None:
+            images.save(tables, mode)
         return tables.standing(mode).ord
 
     def _first_from(self, low: int) -> int:
@@ -144,7 +168,7 @@ class Index:
         growth = self._engine.read(lambda tx: tx.maintenance.growth(0), single=True)
         for mode in MODES:
             self._follow(tables, mode, growth)
-        tables.follow(self._engine.read(_quarantined), growth.last_forgotten)
+        tables.follow(self._engine.read(quarantined), growth.last_forgotten)
 
     def _follow(self, tables: FtsTables, mode: Mode, growth: Growth) -> None:
         """Applies the deletions since the last search, inside a transaction of the index."""
@@ -152,8 +176,10 @@ class Index:
         done = tables.standing(mode).deletion
         if not self._belongs(tables, mode) or (done is not None and done < first - 1):
             tables.clear()
+            if self.images is not None:
+                self.images.remove()
             done = None
-        deletions = [] if done is None else self._engine.read(partial(_deletions_after, after=done))
+        deletions = [] if done is None else self._engine.read(partial(deletions_after, after=done))
         tables.follow(
             [(number, min(low, high), high) for number, low, high in deletions], last if done is None else done
         )
@@ -186,19 +212,6 @@ class _Count:
 
 def _after(tx: Tx, done: int, edge: int) -> list[tuple[int, NodeLocation]]:
     return tx.by_ord(done, edge + 1, newest=False, limit=BATCH)
-
-
-def _deletions_after(tx: Tx, after: int) -> list[tuple[int, int, int]]:
-    """Deletions as ranges, in which a replaced body has low = high + 1."""
-    return list(tx.maintenance.deletions_after(after, -1))
-
-
-def _quarantined(tx: Tx) -> list[tuple[int, int, int]]:
-    """The messages in quarantine, as deletions."""
-    found: list[tuple[int, int, int]] = []
-    while rows := tx.maintenance.quarantined_after(found[-1][1] if found else -1, BATCH):
-        found += [(0, row.pos, row.pos) for row in rows]
-    return found
 
 
 def searchable(message: Message) -> str:

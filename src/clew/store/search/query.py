@@ -13,10 +13,10 @@ from typing import Any
 
 from clew.backends import ID, MAX_POS, MAX_SEQ, POS, SEQ_BITS, NodeLocation, RefRow, RunRow, Tx
 from clew.backends.fts_tables import Mode, short_id
+from clew.backends.problems import Damage
 from clew.base.messages import ROLES, Role
 from clew.base.values import whole_number
 from clew.engine import paths
-from clew.engine.damage import Damage
 from clew.engine.engine import Engine
 from clew.engine.node import Node, microseconds, node_row, run_info
 from clew.engine.refs import BRANCH
@@ -108,6 +108,10 @@ class _Found:
         return self._sessions[node_row(node)[POS]]
 
 
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+"""Letters of scripts without spaces, such as Chinese, Japanese and Thai: a query with them is a substring."""
+
+
 class Search:
     """Finds messages, one search at a time. Updates the index before each search."""
 
@@ -167,6 +171,8 @@ class Search:
         if self._engine.backend.in_transaction():
             # The index would keep messages that the transaction may yet roll back.
             raise Invalid("cannot search inside a transaction", hint="Search before or after it.")
+        if _UNSPACED.search(query):
+            mode = "substring"
         terms = list(dict.fromkeys(_terms(query, mode)))[:MOST_TERMS]
         if not terms:
             return []
