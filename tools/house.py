@@ -75,7 +75,7 @@ LIMITS = {
     "protocols with one implementation": 8,
 }
 CEILINGS: dict[str, int] = {
-    "lines": 85_900,
+    "lines": 86_300,
     "modules imported by one sibling only": 82,
     "protocols with one implementation": 15,
 }
