@@ -114,10 +114,10 @@ def public(module: ModuleType) -> Iterator[tuple[str, object]]:
     "module",
     (
         "clew errors base.ids base.files keys base.messages redaction engine.node store.nodes engine.blobs engine.log "
-        "engine.watch store.session store.sessions store.search.query upkeep.verify backends.backend upkeep.quarantine "
-        "store.store store.scan store.judging engine.audit retention.policy retention "
+        "engine.watch store.session store.sessions store.search.query upkeep.verify backends.contract "
+        "upkeep.quarantine store.store store.scan store.judging engine.audit retention.policy retention "
         "aio aio.retention aio.proxy "
-        "testing testing.contract testing.backend records.events store.export_guard records.otel "
+        "testing testing.contract testing.backend records.events store.jsonl records.otel "
         "records records.schema records.validation records.service records.deferred records.aio "
         "agents agents.store agents.transcript agents.memory agents.mirror agents.importer "
         "agents.metadata aio.agents "

@@ -11,7 +11,6 @@ from the marks of the tests. The check also asks tools/aio.py whether the async 
 from __future__ import annotations
 
 import ast
-import importlib
 import inspect
 import pathlib
 import re
@@ -111,12 +110,17 @@ PARTS: list[tuple[str, str, list[str]]] = [
     (
         "Keys and deletion",
         "What `store.key_status` and `store.sessions.purge` answer.",
-        ["upkeep/rekey/__init__:Status", "engine/receipts:Receipt", "engine/receipts:Kept", "engine/receipts:Failure"],
+        ["upkeep/rekey:Status", "engine/receipts:Receipt", "engine/receipts:Kept", "engine/receipts:Failure"],
     ),
     (
         "Search, verify, backup",
         "",
-        ["store/search/query:Hit", "upkeep/verify/findings:Report", "engine/damage:Damage", "backends/backend:Backup"],
+        [
+            "store/search/query:Hit",
+            "upkeep/verify/findings:Report",
+            "backends/problems:Damage",
+            "backends/contract:Backup",
+        ],
     ),
     (
         "Quarantine",
@@ -165,9 +169,9 @@ PARTS: list[tuple[str, str, list[str]]] = [
         [
             "exports/to_files:write",
             "exports/to_files:Exported",
-            "store/jsonl/writer:jsonl",
-            "store/jsonl/reader:restore",
-            "store/jsonl/reader:Restored",
+            "store/jsonl:jsonl",
+            "store/jsonl:restore",
+            "store/jsonl:Restored",
             "exports/to_markdown:markdown",
             "exports/to_html:html",
             "exports/to_native:native",
@@ -554,7 +558,7 @@ def entry(module: str, name: str, prefix: str) -> Iterator[str]:
     yield from fields(node)
     if name == "BackendConformance":
         return  # its methods are the contract: tests, read where they are
-    for method in [*_inherited(module, node), *node.body]:
+    for method in node.body:
         if not isinstance(method, ast.FunctionDef) or method.name.startswith("_") or _is_overload(method):
             continue
         yield ""
@@ -564,17 +568,6 @@ def entry(module: str, name: str, prefix: str) -> Iterator[str]:
         else:
             yield f"- `.{signature(method, bare=True)}`  "
         yield from ("  " + line if line else "" for line in _doc(method).split("\n"))
-
-
-def _inherited(module: str, node: ast.ClassDef) -> Iterator[ast.stmt]:
-    """The members that a class of the store has from its bases in the same room."""
-    room = f"clew.{module.rpartition('/')[0]}."
-    kinds = getattr(importlib.import_module(f"clew.{module.replace('/', '.')}"), node.name).__mro__[1:]
-    for kind in reversed(kinds if room == "clew.store." else ()):
-        if kind.__module__.startswith(room):
-            tree = ast.parse(inspect.getsource(kind)).body[0]
-            assert isinstance(tree, ast.ClassDef)
-            yield from tree.body
 
 
 def fields(node: ast.ClassDef) -> Iterator[str]:

@@ -18,7 +18,7 @@ import clew
 import clew.aio
 from clew.aio import store as faces
 from clew.backends.sqlite import SQLiteBackend
-from clew.backends.sqlite.batches import Batches
+from clew.backends.sqlite.group_commit import Batches
 from clew.backends.sqlite.writer import Writer
 from clew.engine import audit, blobs, log
 from clew.store import attachments, nodes, session, sessions, store

@@ -19,9 +19,9 @@ from clew.records import Policy, RecordService, events
 from clew.records.aio import RecordService as AsyncService
 from clew.records.expiry import DEFAULT
 from clew.retention import RetentionScan
+from clew.store.judging import RETENTION
 from clew.store.parts import Parts
 from clew.store.store import Store
-from clew.store.stored_policy import RETENTION
 from clew.testing import FakeClock
 from tests.records.talk import frame, given, made, snapshot, stored, summary
 

@@ -688,7 +688,7 @@ def test_c23_a_record_leaves_only_if_it_may(
     service: RecordService, sealed: Store, heard: list[events.RecordEvent]
 ) -> None:
     """Export is refused until it is allowed, returns JSON, and emits an event; the store enforces the same."""
-    from clew.store import export_guard
+    from clew.store import jsonl
 
     made(service, "talk")
     heard.clear()
@@ -696,13 +696,13 @@ def test_c23_a_record_leaves_only_if_it_may(
         service.export("talk")
     (session,) = sealed.sessions.list().items
     with pytest.raises(Conflict):
-        export_guard.refuse(session.id, session.data)
+        jsonl.refuse_export(session.id, session.data)
     assert heard == []
     record = service.set_privacy("talk", exportable=True, consent_capture="spoken")
     assert record.privacy.exportable
     assert service.export("talk") == records_json(record)
     assert events.ConversationExported(conversation_id="talk") in heard
-    export_guard.refuse(session.id, session.refresh().data)
+    jsonl.refuse_export(session.id, session.refresh().data)
     assert service.set_privacy("talk", exportable=False).privacy.consent_capture == "spoken"
     with pytest.raises(Conflict):
         service.export("talk")

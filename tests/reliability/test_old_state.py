@@ -15,7 +15,7 @@ import pytest
 
 import clew
 from clew.backends import RefRow, RunRow
-from clew.engine import holds
+from clew.engine.refs import is_hold_listed
 from clew.engine.sealing.envelope import Plain, node_place, pack_facts, ref_context, ref_fields, run_fields
 from clew.errors import ClewError, Conflict, Corrupted
 from clew.store.parts import Parts
@@ -381,7 +381,7 @@ def test_a_hold_of_before_the_seal_is_listed(path: Path) -> None:
         refs = {row.key: row for row in Parts.of(store).engine.read(lambda tx: tx.refs_after(-1, 9))}
         names = {session.id: refs[clew.base.ids.parse(session.id)] for session in (held, other)}
         engine = Parts.of(store).engine
-        listed = engine.read(lambda tx: {id: holds.is_listed(engine, tx, row) for id, row in names.items()})
+        listed = engine.read(lambda tx: {id: is_hold_listed(engine, tx, row) for id, row in names.items()})
         assert listed == {held.id: True, other.id: False}
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import clew
 from clew.backends import BODY
-from clew.backends.sqlite.run_scrub import clean as scrub
+from clew.backends.sqlite.cleaning import clean as scrub
 from clew.engine.node import body_context, node_row
 from clew.engine.receipts import Receipt
 from clew.engine.sealing.envelope import Plain, run_owner
@@ -282,7 +282,7 @@ def finished(store: Store, receipt: Receipt) -> None:
 
 def test_a_reader_is_in_the_way_until_the_next_write(full: Store, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While somebody reads, the receipt says what is pending; the next write after that finishes it."""
-    monkeypatch.setattr("clew.engine.cleanup.RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("clew.engine.engine.RETRY_SECONDS", 0.0)
     receipt = pending(full, path)
     full.sessions.create(title="next")
     assert found(WORDS, content(path)) == []

@@ -20,10 +20,10 @@ import clew.aio
 import clew.aio.retention
 from clew import retention
 from clew.retention import Due, Policy, Spared, Sweeper, SweepReport
+from clew.store.judging import RETENTION
 from clew.store.parts import Parts
 from clew.store.session import row_of
 from clew.store.store import Store
-from clew.store.stored_policy import RETENTION
 from clew.testing import FakeClock
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)

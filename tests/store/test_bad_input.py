@@ -24,10 +24,9 @@ from hypothesis import strategies as st
 import clew
 from clew.backends import FORMAT
 from clew.errors import install_hint
-from clew.store.options import LONGEST_WAIT
 from clew.store.parts import Parts
 from clew.store.session import delete_session
-from clew.store.store import Store
+from clew.store.store import LONGEST_WAIT, Store
 
 ID = "00000000-0000-4000-8000-000000000001"
 ITSELF: dict[str, Any] = {}

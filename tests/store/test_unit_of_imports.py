@@ -12,8 +12,8 @@ import clew
 from clew.engine.node import microseconds
 from clew.errors import Ambiguous, Conflict, Corrupted, Invalid, NotFound
 from clew.redaction import Rules, builtin
-from clew.store.deleting import delete_if, purge_if
-from clew.store.session import is_same, tree_of
+from clew.store.judging import delete_if
+from clew.store.session import is_same, purge_if, tree_of
 from clew.store.unit import Unit
 
 KEY = bytes(range(32))
@@ -193,18 +193,18 @@ def test_a_purge_that_is_decided_in_its_transaction(store: clew.Store) -> None:
     sessions[2].purge()
     kept = sessions[1]
 
-    def check(unit: Unit, session: clew.Session) -> None:
-        assert unit.path(session)
+    def check(session: clew.Session) -> None:
+        assert session.path()
         if session.title == "changed":
             raise Conflict("it was changed")
 
-    would = purge_if(store, sessions, check, dry_run=True)
+    would = purge_if(sessions, check, dry_run=True)
     assert (would.sessions, len(list(store.sessions.list()))) == ((sessions[0].id,), 2)
-    done = purge_if(store, sessions, check, remember=False)
+    done = purge_if(sessions, check, remember=False)
     assert done.sessions == (sessions[0].id,)
     assert [(one.session, one.error) for one in done.failures] == [(kept.id, "it was changed")]
     assert store.read(lambda unit: unit.purged([sessions[0].id])) == set()
-    purge_if(store, [kept], lambda unit, session: None)
+    purge_if([kept], lambda session: None)
     assert store.read(lambda unit: unit.purged([kept.id])) == {clew.base.ids.parse(kept.id)}
 
 

@@ -15,10 +15,9 @@ from typing import Any
 import pytest
 
 import clew
-from clew.backends.sqlite import run_scrub
-from clew.backends.sqlite.cleaning import Cleaner
-from clew.backends.sqlite.run_scrub import Found
-from clew.engine.cleanup import cleanup_mark
+from clew.backends.sqlite import cleaning
+from clew.backends.sqlite.cleaning import Cleaner, Found
+from clew.engine.engine import cleanup_mark
 from clew.engine.node import node_row
 from clew.engine.receipts import RECEIPTS, Failure, Kept, Receipt
 from clew.errors import Conflict, Corrupted, Invalid, NotFound, ReadOnly, StorageFull, Unavailable
@@ -115,7 +114,7 @@ def test_everything_of_a_session_goes(store: Store, path: Path) -> None:
     assert store.search(SECRET) == []
     assert other.path()[0].text == "harmless 0"
     assert store.verify().damage == []
-    assert run_scrub.clean(str(path), write=False).stale == 0
+    assert cleaning.clean(str(path), write=False).stale == 0
 
 
 def test_several_go_together(store: Store, path: Path) -> None:
@@ -562,7 +561,7 @@ def test_a_later_write_finishes_it(store: Store, path: Path, monkeypatch: pytest
     session, other = talk(store), talk(store, words="harmless")
     with reading(path):
         assert store.sessions.purge(session.id).pending
-        monkeypatch.setattr("clew.engine.cleanup.RETRY_SECONDS", 0.0)
+        monkeypatch.setattr("clew.engine.engine.RETRY_SECONDS", 0.0)
         other.append(clew.user("one"))
         assert Parts.of(store).engine.cleanup.pending
         with store.transaction():
@@ -604,7 +603,7 @@ def test_opening_again_finishes_it(path: Path, key: bytes | None, monkeypatch: p
             store.close()
     with clew.open(path, key=key) as store:
         assert Parts.of(store).engine.cleanup.pending
-        monkeypatch.setattr("clew.engine.cleanup.RETRY_SECONDS", 0.0)
+        monkeypatch.setattr("clew.engine.engine.RETRY_SECONDS", 0.0)
         store.sessions.create(title="harmless")
         assert not Parts.of(store).engine.cleanup.pending
         assert store.sessions.receipts()[0].pending == ()

@@ -28,7 +28,7 @@ from clew.engine.mirrors import CHECKPOINTS, MESSAGES, TRANSCRIPT
 from clew.engine.node import Node, microseconds
 from clew.errors import ClewError, Conflict, Invalid, NotFound, ReadOnly, StorageFull
 from clew.store.session import Session
-from clew.store.trial import trial
+from clew.store.store import trial
 
 BATCH = 4 * 1024 * 1024
 """Bytes that are read and then stored in one transaction; other writers wait for a second or two."""
@@ -73,7 +73,7 @@ def import_tree(
 
     Ids are kept, forks share messages with their parents, subagents stay with their parents, and events go into
     transcripts. Sessions and messages that were purged are left out, unless `again`. With `dry_run` nothing is stored
-    and the result is the same: see `clew.store.trial`. Raises NotFound if there is nothing to import.
+    and the result is the same: see `clew.store.store.trial`. Raises NotFound if there is nothing to import.
     """
     work = _Import(store, again)
     found, memories = Finder(work.skipped).find(os.path.abspath(os.fspath(root)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from clew.base import codec
-from clew.engine.memory_data import MEMORY, MemoryData, memory_key, unpack
+from clew.engine.session_data import MEMORY, MemoryData, memory_key, unpack_memory
 from clew.errors import Conflict, Invalid
 from clew.store.store import Store
 from clew.store.unit import Document, Unit
@@ -34,7 +34,7 @@ class Memory:
     def read(self) -> str:
         """The text; empty before the first write."""
         found = self._store.read(self._find, single=True)
-        return "" if found is None else unpack(found.payload).text
+        return "" if found is None else unpack_memory(found.payload).text
 
     def version(self) -> int:
         """Increases with every write; 0 before the first."""
@@ -70,4 +70,4 @@ class Memory:
 
 def projects(store: Store) -> list[str]:
     """The hashes of projects that have a memory."""
-    return [unpack(one.payload).project for one in store.documents(MEMORY)]
+    return [unpack_memory(one.payload).project for one in store.documents(MEMORY)]

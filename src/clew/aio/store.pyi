@@ -34,8 +34,7 @@ from clew.store.snapshots import Summaries
 from clew.store.store import T as _T
 from clew.store.unit import Document, Unit
 from clew.upkeep import quarantine
-from clew.upkeep.body_scan import Progress
-from clew.upkeep.quarantine import Event, QuarantinedList, Swept
+from clew.upkeep.quarantine import Event, Progress, QuarantinedList, Swept
 from clew.upkeep.rekey import Status
 from clew.upkeep.verify import Report
 
@@ -141,34 +140,6 @@ class Session(Proxy, of=session.Session):
         """Its log: entries apart from its messages, such as a transcript."""
     async def refresh(self) -> Self:
         """Reads it again. NotFound if it was deleted."""
-    async def rename(self, title: str | None) -> Self:
-        """Changes its title."""
-    async def label(self, *add: str, remove: Sequence[str] = ...) -> Self:
-        """Adds labels, and removes others."""
-    async def update(
-        self, *, model: str | None = ..., cwd: str | None = ..., extra: dict[str, Any] | None = ...
-    ) -> Self:
-        """Changes its model, its directory or its free data."""
-    async def relocate(self, old: str, new: str) -> Self:
-        """Updates its directory and checkpoints after a project moved from `old` to `new`. Both paths are absolute."""
-    async def attach(
-        self, source: bytes | IO[bytes], *, mime_type: str, modality: Modality = "document", name: str | None = None
-    ) -> Media:
-        """Stores a file as a blob of this session. Returns the block to put into a message."""
-    async def hold(self, reason: str | None = None) -> Self:
-        """Prevents every kind of deletion, including the trash, until `release`."""
-    async def release(self) -> Self:
-        """Ends its hold."""
-    async def retain(self, *, days: int | None = None, until: datetime | None = None) -> Self:
-        """Sets its own retention: `days` after its last activity, or `until` a time. With neither, the store's policy applies again."""
-    async def trash(self) -> Self:
-        """Moves it to the trash with its branches and subagents. It cannot be found, listed or searched until restored."""
-    async def delete(self) -> Self:
-        """`trash`: it can be restored. `purge` deletes it for good."""
-    async def purge(
-        self, *, reason: Reason = "user-requested", dry_run: bool = False, check: Callable[[Self], object] | None = None
-    ) -> Receipt:
-        """Deletes it permanently, in the trash or not, and clears every trace of it. See `Sessions.purge`."""
     @overload
     async def append(
         self,
@@ -211,6 +182,34 @@ class Session(Proxy, of=session.Session):
         self, messages: AnyMessage | Sequence[AnyMessage], *, expect_head: Node | str | None = ...
     ) -> list[Node]:
         """Replaces all messages by a summary: `messages` become a new root, where `path` begins."""
+    async def rename(self, title: str | None) -> Self:
+        """Changes its title."""
+    async def label(self, *add: str, remove: Sequence[str] = ...) -> Self:
+        """Adds labels, and removes others."""
+    async def update(
+        self, *, model: str | None = ..., cwd: str | None = ..., extra: dict[str, Any] | None = ...
+    ) -> Self:
+        """Changes its model, its directory or its free data."""
+    async def relocate(self, old: str, new: str) -> Self:
+        """Updates its directory and checkpoints after a project moved from `old` to `new`. Both paths are absolute."""
+    async def attach(
+        self, source: bytes | IO[bytes], *, mime_type: str, modality: Modality = "document", name: str | None = None
+    ) -> Media:
+        """Stores a file as a blob of this session. Returns the block to put into a message."""
+    async def hold(self, reason: str | None = None) -> Self:
+        """Prevents every kind of deletion, including the trash, until `release`."""
+    async def release(self) -> Self:
+        """Ends its hold."""
+    async def retain(self, *, days: int | None = None, until: datetime | None = None) -> Self:
+        """Sets its own retention: `days` after its last activity, or `until` a time. With neither, the store's policy applies again."""
+    async def trash(self) -> Self:
+        """Moves it to the trash with its branches and subagents. It cannot be found, listed or searched until restored."""
+    async def delete(self) -> Self:
+        """`trash`: it can be restored. `purge` deletes it for good."""
+    async def purge(
+        self, *, reason: Reason = "user-requested", dry_run: bool = False, check: Callable[[Self], object] | None = None
+    ) -> Receipt:
+        """Deletes it permanently, in the trash or not, and clears every trace of it. See `Sessions.purge`."""
 
 class Page(Proxy, Generic[T], of=values.Page):
     """Some items of a list, as async objects. It iterates over its items; `all` continues with the pages after it."""

@@ -6,26 +6,32 @@ that received it returns. Every method raises the errors of `clew.errors`, never
 
 from __future__ import annotations
 
-from clew.backends.backend import (
+from clew.backends.contract import (
     Backend,
     BackendOptions,
     Backup,
+    BlobTx,
+    Call,
     Durability,
+    EpochChanged,
+    Job,
     Loader,
     Maintenance,
+    MaintenanceTx,
     Partitions,
     Progress,
     Reader,
     Tail,
     Tenants,
+    Tx,
     Words,
+    current_call,
 )
-from clew.backends.blob_tx import BlobTx
-from clew.backends.maintenance_tx import MaintenanceTx
 from clew.backends.problems import BROKEN, Problem
 from clew.backends.rows import (
     BODY,
     FACTS,
+    FORMAT,
     ID,
     MAX_POS,
     MAX_SEQ,
@@ -45,11 +51,9 @@ from clew.backends.rows import (
     RefRow,
     RunRow,
     State,
+    Table,
     creation_counter,
 )
-from clew.backends.tables import FORMAT, Table
-from clew.backends.tx import Tx
-from clew.backends.work import Call, EpochChanged, Job, current_call
 
 __all__ = [
     "BODY",

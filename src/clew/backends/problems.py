@@ -1,4 +1,4 @@
-"""Damage that a backend finds in its storage, outside the rows."""
+"""Damage: what a backend finds in its storage outside the rows, and one finding of a check."""
 
 from __future__ import annotations
 
@@ -26,3 +26,18 @@ def describe(error: Exception) -> str:
     """The driver's message, without stored text that it could not decode."""
     message = str(error)
     return "its text is not valid UTF-8" if "UTF-8" in message else f"it cannot be read: {message}"
+
+
+class Damage(NamedTuple):
+    """One part of the store that differs from what was written."""
+
+    what: str
+    """Its kind: node, run, tree, session, branch, label, log, blob, header, schema, file, wal, search, …"""
+    where: str
+    """Which one."""
+    why: str
+    """What is wrong with it; never any content."""
+    session: str | None = None
+    """The id of a session that has it, if one can be found."""
+    position: int | None = None
+    """Which message of that session, counted from 0 at the root."""

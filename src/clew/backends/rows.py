@@ -1,7 +1,11 @@
-"""The rows that backends and the engine exchange. The schema (`sql/0001_init.sqlite.sql`) explains their columns."""
+"""The rows of a store, its tables and their columns, and the number of their format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 # No `from __future__ import annotations` here: Python would compile the type of each field separately at every start.
-from typing import Final, NamedTuple
 
 SEQ_BITS = 24
 MAX_SEQ = (1 << SEQ_BITS) - 1
@@ -206,3 +210,54 @@ class State(NamedTuple):
     def change(self) -> int:
         """Counts changes of state, key and holds. A migration, which has no key, adds one to both numbers."""
         return self.number - self.format
+
+
+FORMAT = 1
+"""The newest supported format, for files and servers."""
+
+Kinds = type | tuple[type, ...]
+NULL = type(None)
+
+
+class Table(NamedTuple):
+    """A table and the allowed types of its columns."""
+
+    name: str
+    columns: Mapping[str, Kinds]
+    """The first `keys` columns are the key."""
+    keys: int = 1
+    key_index: str | None = None
+    """An index that contains every key, for tables that cannot be read because of damage."""
+
+
+TREES = Table("trees", {"tree": int, "workspace": str, "created_at": int})
+NODES = Table("nodes", {"pos": int, "facts": bytes, "id": bytes, "body": bytes, "ord": int}, key_index="nodes_ord")
+RUNS = Table(
+    "runs",
+    {"run": int, "tree": int, "parent": (int, NULL), "derived": (int, NULL), "depth": int, "carried": int, "tip": int,
+     "closed": int, "wrapped_key": (bytes, NULL), "mac": bytes},
+    key_index="runs_tree",
+)  # fmt: skip
+QUARANTINE = Table("quarantine", {"pos": int, "created_at": int, "why": str, "body": bytes})
+REFS = Table(
+    "refs",
+    {"ref": int, "workspace": str, "kind": str, "key": bytes, "owner": (int, NULL), "tree": (int, NULL),
+     "head": (int, NULL), "head_id": (bytes, NULL), "version": int, "created_at": int, "active_at": int, "rank": int,
+     "trashed_at": (int, NULL), "expires_at": (int, NULL), "hold": int, "look": (bytes, NULL),
+     "wrapped_key": (bytes, NULL), "mac": bytes, "data": bytes},
+    key_index="refs_key",
+)  # fmt: skip
+LABELS = Table("labels", {"ref": int, "look": bytes}, keys=2)
+LOG = Table("log", {"pos": int, "created_at": int, "id": bytes, "body": bytes}, key_index="log_id")
+BLOBS = Table(
+    "blobs",
+    {"blob": int, "tree": int, "look": bytes, "size": int, "chunks": int, "created_at": int,
+     "wrapped_key": (bytes, NULL), "mac": bytes},
+    key_index="blobs_look",
+)  # fmt: skip
+CHUNKS = Table("chunks", {"pos": int, "body": bytes})
+USES = Table("uses", {"blob": int, '"user"': int}, keys=2)
+FORGOTTEN = Table("forgotten", {"number": int, "low": int, "high": int})
+
+COPIED = (TREES, NODES, RUNS, QUARANTINE, REFS, LABELS, LOG, BLOBS, CHUNKS, USES, FORGOTTEN)
+"""The tables to copy, in an order in which no row refers to a later table. Objects are copied separately."""

@@ -23,7 +23,7 @@ RECORD = "clew.record"
 ATTACHED = "clew.attached"
 """Where a native message's free data has its attachments that are stored: for each reference, blob, type and name."""
 SETUP = "clew.chat"
-"""Key of provider, address and tools in a session's free data. See `clew.store.snapshot_setup`."""
+"""Key of provider, address and tools in a session's free data. See `clew.store.snapshots`."""
 
 
 class Value(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="type", gc=False):

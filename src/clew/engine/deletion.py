@@ -5,19 +5,23 @@ a ref is deleted, deletion walks up from its head and stops at the first node th
 
 A hold on a ref covers the refs it owns, and every node on their paths or in their history. The hold column counts only
 if the ref's data, which is bound to it, opens.
+
+A purge remembers each session and each message that it removes, so that no import stores them again: keyed hashes of
+their ids, as ids of empty entries in a log of the workspace's own. They are found by an index, and reveal nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from clew.backends import BODY, ID, MAX_POS, MAX_SEQ, POS, SEQ_BITS, RefRow, RunRow, Tx, creation_counter
 from clew.base import ids
-from clew.engine import holds
+from clew.engine import refs
 from clew.engine.engine import Engine
+from clew.engine.log import add_entries
 from clew.engine.node import body_context, node_payload
-from clew.engine.refs import BRANCH, Refs
+from clew.engine.refs import BRANCH, OWN, Refs
 from clew.engine.sealing.envelope import MISTYPED, quarantine_context, ref_context, ref_owner, run_owner
 from clew.errors import Conflict, Corrupted
 
@@ -130,7 +134,7 @@ def held_by(engine: Engine, tx: Tx, pos: int) -> RefRow | None:
     run = tx.run(pos >> SEQ_BITS)
     for ref in () if run is None else _reaching(tx, [RunCut(run, pos & MAX_SEQ)]):
         for one in (ref, *owners(tx, ref)):
-            if one.hold or not _opens(engine, one) or holds.is_listed(engine, tx, one):
+            if one.hold or not _opens(engine, one) or refs.is_hold_listed(engine, tx, one):
                 return one
     return None
 
@@ -150,7 +154,7 @@ def _refuse_held(engine: Engine, tx: Tx, ref: RefRow, *, damaged: bool = False) 
         raise Conflict(f"{ref.kind} {ids.text(ref.key)} is held", hint="Release it first.")
     if _opens(engine, ref._replace(hold=1)) if damaged else not _opens(engine, ref):
         raise Corrupted(f"{ref.kind} {ids.text(ref.key)}", "its row does not show whether it is held")
-    if holds.is_listed(engine, tx, ref):
+    if refs.is_hold_listed(engine, tx, ref):
         raise Corrupted(f"{ref.kind} {ids.text(ref.key)}", "its row says that it is not held, but it is")
 
 
@@ -161,7 +165,7 @@ def _refuse_missing_end(engine: Engine, tx: Tx, run: RunRow) -> None:
     if last <= run.tip or tx.runs_from(end, end) or tx.refs_in_tree(run.tree, end, end):
         return
     for ref in tx.refs_in_tree(run.tree, 0, MAX_POS):
-        if ref.hold or holds.is_listed(engine, tx, ref):
+        if ref.hold or refs.is_hold_listed(engine, tx, ref):
             raise Corrupted(
                 f"{ref.kind} {ids.text(ref.key)}", "it is held, and an earlier row of a session was restored"
             )
@@ -397,3 +401,29 @@ def _payloads(engine: Engine, tx: Tx, run: RunRow, count: int) -> Iterator[tuple
                 node = engine.node(place)
                 yield "nodes", place.row[POS], node_payload(node), body_context(node)
         at = places[-1].row[POS] if places else last
+
+
+PURGED = "purged"
+"""Kind of the ref that has the hashes of a workspace."""
+
+
+def remember_purged(engine: Engine, refs: Refs, tx: Tx, names: Iterable[bytes]) -> None:
+    """Notes ids of sessions and messages, in the transaction that removes them."""
+    hashes = list(dict.fromkeys(_purged_hash(engine, name) for name in names))
+    before = tx.existing_log_ids(hashes)
+    new = [one for one in hashes if one not in before]
+    if new:
+        row, now = refs.add_own(tx, PURGED), engine.clock()
+        add_entries(engine, tx, row, [(one, now, b"") for one in new])
+
+
+def recall_purged(engine: Engine, tx: Tx, names: Collection[bytes]) -> set[bytes]:
+    """Those of these ids that were purged."""
+    if tx.ref(engine.workspace, PURGED, OWN) is None:
+        return set()
+    hashes = {_purged_hash(engine, name): name for name in names}
+    return {hashes[one] for one in tx.existing_log_ids(list(hashes))}
+
+
+def _purged_hash(engine: Engine, name: bytes) -> bytes:
+    return engine.lookup_hash(PURGED, engine.workspace.encode() + b"\0" + name)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -18,9 +20,7 @@ from clew.base.ids import IdSource
 from clew.base.loading import loading
 from clew.base.messages import AnyMessage, Message
 from clew.base.values import Clock
-from clew.engine.cleanup import PendingCleanup, cleanup_mark
 from clew.engine.node import Node, RunInfo, node_row, run_info
-from clew.engine.rollback import RollbackSteps
 from clew.engine.sealing.envelope import (
     MISTYPED,
     NO_BOX,
@@ -30,7 +30,7 @@ from clew.engine.sealing.envelope import (
     run_fields,
     run_owner,
 )
-from clew.errors import Corrupted, Invalid, Sealed, WrongKey
+from clew.errors import ClewError, Corrupted, Invalid, Sealed, WrongKey
 from clew.providers.neutral import encode
 
 if TYPE_CHECKING:
@@ -39,6 +39,119 @@ if TYPE_CHECKING:
     from clew.engine.sealing.sealed import SealedSeal
     from clew.keys import Key
     from clew.redaction import Rules
+
+RETRY_SECONDS = 1.0
+"""Time between two attempts: an attempt with every write would slow each of them down."""
+_MARK = "unclean"
+"""Header that exists while files may hold traces of deleted data."""
+
+
+class PendingCleanup:
+    """Cleanup that one process still has to do. `after_write` retries it until it succeeds."""
+
+    def __init__(self, in_transaction: Callable[[], bool]) -> None:
+        self.marked = False
+        """True if the store had the mark when its header was last read."""
+        self._in_transaction = in_transaction
+        self._finish: Callable[[], bool] | None = None
+        self._last_try = 0.0
+
+    @property
+    def pending(self) -> bool:
+        """True while scheduled cleanup has not succeeded."""
+        return self._finish is not None
+
+    def schedule(self, finish: Callable[[], bool]) -> None:
+        """Retries `finish` after later writes until it returns True."""
+        self._finish, self._last_try = finish, time.monotonic()
+
+    def cancel(self) -> None:
+        """Forgets what is scheduled. The mark stays in the store."""
+        self._finish = None
+
+    def after_write(self) -> None:
+        """Retries the cleanup, if one is pending and the last attempt is long enough ago. Never raises ClewError."""
+        finish = self._finish
+        if finish is None or time.monotonic() - self._last_try <= RETRY_SECONDS or self._in_transaction():
+            return
+        self._last_try = time.monotonic()
+        with suppress(ClewError):  # the write is committed, whether or not the cleanup succeeds
+            if finish():
+                self.cancel()
+
+
+def cleanup_mark(tx: Tx) -> bytes | None:
+    """The mark, or None if no traces of deleted data are left."""
+    return tx.header(_MARK)
+
+
+def mark_dirty(tx: Tx) -> None:
+    """Sets a new mark. Each one differs, so that a cleanup removes only the mark it started with."""
+    tx.set_header(_MARK, os.urandom(8))
+
+
+def clear_mark(tx: Tx) -> None:
+    """Removes the mark."""
+    tx.set_header(_MARK, None)
+
+
+Step = Callable[[], object]
+
+
+class _Local(threading.local):
+    """Per thread, the steps of its current transaction."""
+
+    steps: dict[int, Step] | None = None
+    after: dict[Hashable, Step]
+
+
+class RollbackSteps:
+    """The transactions of one store, and for each thread the steps to run on a rollback, and at the end."""
+
+    def __init__(self, begin: Callable[[], AbstractContextManager[None]]) -> None:
+        self._begin = begin
+        self._local = _Local()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """See `Backend.transaction`."""
+        outer = self._local.steps
+        steps: dict[int, Step] = {}
+        self._local.steps = steps
+        if outer is None:
+            self._local.after = {}
+        try:
+            with self._begin():
+                yield
+        except BaseException:
+            self._local.steps = outer
+            for step in steps.values():
+                step()
+            raise
+        finally:
+            self._local.steps = outer
+            if outer is None:
+                for step in self._local.after.values():
+                    step()
+        if outer is not None:
+            outer.update({what: step for what, step in steps.items() if what not in outer})
+
+    def on_rollback(self, what: object, step: Callable[[], Step]) -> None:
+        """Inside a transaction: runs the result of `step` on a rollback, unless `what` already has one.
+
+        `what` must live as long as its step.
+        """
+        steps = self._local.steps
+        if steps is not None and id(what) not in steps:
+            steps[id(what)] = step()
+
+    def after(self, what: Hashable, step: Step) -> None:
+        """Runs a step now, or at the end of this thread's transaction: once for each `what`, also after a rollback."""
+        if self._local.steps is None:
+            step()
+        else:
+            self._local.after[what] = step
+
 
 MAX_BODY = 64 * 1024 * 1024
 """Default limit for the bytes of one message. Larger content is stored as blobs."""
@@ -179,7 +292,7 @@ class Engine:
 
     @property
     def held(self) -> frozenset[bytes]:
-        """The held refs that the secrets of a sealed store list: see `clew.engine.holds`."""
+        """The held refs that the secrets of a sealed store list: see `clew.engine.refs`."""
         return frozenset() if self._sealed is None else self._sealed.held
 
     def read(self, work: Callable[[Tx], T], *, single: bool = False, tail: Tail | None = None) -> T:

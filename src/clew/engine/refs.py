@@ -1,17 +1,25 @@
-"""Refs: the only rows that change. A ref names a head in a tree, carries data, and moves by compare-and-swap."""
+"""Refs: the only rows that change. A ref names a head in a tree, carries data, and moves by compare-and-swap.
+
+A ref's row says whether it is held, but an attacker could restore an earlier row. So the secrets of a sealed store
+list the held refs too, and every hold and release starts a new epoch. To undo a hold without the key, an attacker has
+to restore the row, the secrets and the epoch row together: a rollback, which `verify` detects with a head stored
+elsewhere.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+import msgspec
+
 from clew.backends import BODY, FACTS, ID, MAX_SEQ, POS, SEQ_BITS, HeadState, InsertPoint, Move, RefRow, Tx
 from clew.base import ids
-from clew.engine import holds, paths
-from clew.engine.append import append_chain, find_existing
+from clew.base.loading import loading
+from clew.engine import paths
+from clew.engine.append import Appended, RememberedHeads, append_chain, find_existing
 from clew.engine.engine import Draft, Engine
 from clew.engine.node import node_payload, node_row, run_info
-from clew.engine.remembered import Appended, RememberedHeads
 from clew.engine.sealing.envelope import MISTYPED, NO_ID, Box, move_fields, ref_context, ref_fields, ref_owner
 from clew.errors import Conflict, Corrupted, NotFound, Unavailable
 
@@ -165,7 +173,7 @@ class Refs:
         row = row._replace(mac=self._engine.seal.sign(ref_fields(row), wrapped), data=data)
         row = row._replace(ref=tx.add_ref(row))
         if row.hold:
-            holds.note(self._engine, tx, row)
+            note_hold(self._engine, tx, row)
         return row
 
     def add_own(self, tx: Tx, kind: str) -> RefRow:
@@ -217,7 +225,7 @@ class Refs:
         changed = changed._replace(mac=mac, data=self.box(row).close(payload, ref_context(changed)))
         tx.set_ref(changed)
         if changed.hold != row.hold:
-            holds.note(self._engine, tx, changed)
+            note_hold(self._engine, tx, changed)
         return changed
 
     def write_one(self, work: Callable[[Tx], RefRow]) -> RefRow:
@@ -404,3 +412,51 @@ def expiry(row: RefRow) -> int | None:
     if not isinstance(at, int) or at >= 0:
         return at if isinstance(at, int) else None  # a damaged row is listed, and reading it raises
     return row.active_at - at
+
+
+_HOLD_BATCH = 1000
+
+
+def note_hold(engine: Engine, tx: Tx, ref: RefRow) -> None:
+    """Updates the list after a hold or release. Does nothing in a plain store.
+
+    A role that may not change the header, such as a tenant's, changes the row alone. Conflict if it releases a hold of
+    the store's owner.
+    """
+    if tx.state().state == "plain":
+        return
+    with loading:
+        from clew.engine.sealing import header
+
+    secrets, name = engine.secrets(tx), _hold_name(engine, ref)
+    listed = set(secrets.held)
+    if (name in listed) == bool(ref.hold):
+        return
+    if not tx.owns_store():
+        if name in listed:
+            hint = "Release it as the owner of the store."
+            raise Conflict(f"{ref.kind} {ids.text(ref.key)} is held by the owner of the store", hint=hint)
+        return
+    now = listed | {name} if ref.hold else listed - {name}
+    header.put(tx, engine.store_id, msgspec.structs.replace(secrets, held=sorted(now)))
+
+
+def is_hold_listed(engine: Engine, tx: Tx, ref: RefRow) -> bool:
+    """True if the secrets list a ref as held."""
+    if _hold_name(engine, ref) not in engine.held:
+        return False
+    # This transaction may have released it.
+    return tx.state().state != "plain" and _hold_name(engine, ref) in engine.secrets(tx).held
+
+
+def collect_held(engine: Engine, tx: Tx) -> list[bytes]:
+    """The list, built from the rows."""
+    names, after = [], -1
+    while rows := tx.refs_after(after, _HOLD_BATCH):
+        names += [_hold_name(engine, row) for row in rows if row.hold]
+        after = rows[-1].ref
+    return sorted(names)
+
+
+def _hold_name(engine: Engine, ref: RefRow) -> bytes:
+    return engine.lookup_hash("hold", f"{ref.workspace}\0{ref.kind}\0".encode() + ref.key)

@@ -1,8 +1,9 @@
 """The metadata of a session, stored in its ref: validated, and written as a tag and JSON."""
 
-# No `from __future__ import annotations` here: Python would compile the type of each field at every start.
+from __future__ import annotations
+
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 from zlib import crc32
 
@@ -13,6 +14,9 @@ from clew.base import codec
 from clew.base.messages import RECORD
 from clew.engine.sealing.envelope import MISTYPED, PLAIN_HEAD, plain_head, plain_ref, refs_crc
 from clew.errors import Corrupted, Invalid, clip
+
+# No `from __future__ import annotations` here: Python would compile the type of each field at every start.
+
 
 SHORTEST, LONGEST = 7, 180
 """Days that a conversation record may be kept after its last activity."""
@@ -167,3 +171,27 @@ def unpack(payload: bytes) -> SessionData:
         return _decode(payload[1:])
     except msgspec.DecodeError as error:
         raise Corrupted("a session", f"its data does not decode ({type(error).__name__})") from None
+
+
+MEMORY = "memory"
+"""Kind of the refs that hold project memories."""
+
+
+class MemoryData(msgspec.Struct, frozen=True):
+    """The hash of a project, and the text that agents keep for it."""
+
+    project: str
+    text: str
+
+
+def memory_key(lookup_hash: Callable[[str, bytes], bytes], project: str) -> bytes:
+    """The key of a project's memory: a keyed hash, which reveals nothing without the store's secrets."""
+    return lookup_hash("memory", project.encode())
+
+
+def unpack_memory(payload: bytes) -> MemoryData:
+    """The data of a memory. Raises Corrupted."""
+    try:
+        return msgspec.json.decode(payload[1:], type=MemoryData)
+    except msgspec.DecodeError:
+        raise Corrupted("a memory", "its data does not decode") from None

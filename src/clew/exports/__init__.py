@@ -10,8 +10,7 @@ from clew.exports.to_files import FORMS, Exported, Form, cpeconvo, write
 from clew.exports.to_html import html
 from clew.exports.to_markdown import Detail, markdown
 from clew.exports.to_native import NativeFile, native, native_files
-from clew.store.jsonl.reader import Restored, restore
-from clew.store.jsonl.writer import jsonl
+from clew.store.jsonl import Restored, jsonl, restore
 
 __all__ = [
     "FORMS",

@@ -15,8 +15,7 @@ from clew.errors import Conflict, Corrupted, Invalid, NotFound
 from clew.exports.to_html import html
 from clew.exports.to_markdown import Detail, markdown
 from clew.exports.to_native import native, native_files
-from clew.store.export_guard import refuse
-from clew.store.jsonl.writer import jsonl
+from clew.store.jsonl import jsonl, refuse_export
 from clew.store.session import Session
 from clew.store.store import Store
 
@@ -105,10 +104,10 @@ def _write_native(
     done = set[str]()
     chosen = {session.id for session in sessions}
 
-    def refuse(session: Session, error: Invalid) -> None:
+    def refuse_export(session: Session, error: Invalid) -> None:
         refused.append(f"{session.id}: {error.message}")
 
-    for one in native_files(store, sessions, refuse):
+    for one in native_files(store, sessions, refuse_export):
         first = one.sessions[0]
         name = os.path.join(folder, one.name or file_name(first, FORMS["native"]))
         if name in written:
@@ -167,7 +166,7 @@ def exportable(sessions: list[Session] | None, refused: list[str] | None = None)
     kept = []
     for session in sessions or ():
         try:
-            refuse(session.id, session.data)
+            refuse_export(session.id, session.data)
         except Conflict as error:
             if refused is None:
                 raise

@@ -53,7 +53,7 @@ class RecordFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """None unless the application set it; the default is the time from creation to the last message."""
     average_latency_ms: Amount = 0
     exportable: bool | None = None
-    """None if it was never set: see `clew.store.export_guard`."""
+    """None if it was never set: see `clew.store.jsonl`."""
     consent_capture: str | None = None
     changed_at: str | None = None
     changed: dict[str, int] = {}

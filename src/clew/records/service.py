@@ -38,7 +38,7 @@ from clew.records.schema import (
 from clew.records.writes import LIMIT_MS, Limits, Writes
 from clew.retention import EVERY, Sweeper, SweepReport, default_policy, get_policy, set_policy
 from clew.retention.policy import Policy
-from clew.store import export_guard, listing
+from clew.store import jsonl, listing
 from clew.store.session import Session
 from clew.store.store import Store, stop_on_close
 
@@ -302,8 +302,8 @@ class Exports:
         found = self._records.find(key)  # after the read, to see a change made during it
         if record is None or found is None:
             raise NotFound("record", conversation_id)
-        export_guard.refuse(key, found.data)
-        export_guard.record_export(self._store, key)
+        jsonl.refuse_export(key, found.data)
+        jsonl.record_export(self._store, key)
         self._events.emit(ConversationExported(conversation_id=conversation_id))
         return record
 

@@ -13,8 +13,7 @@ from clew.sources.importer import ImportedConversation, import_item, skip_text
 from clew.sources.items import Item
 from clew.sources.registry import Found, reason
 from clew.sources.runs import Run
-from clew.store.store import Store
-from clew.store.trial import trial
+from clew.store.store import Store, trial
 
 Progress = Callable[[int, int], object]
 """Called with the bytes done and the bytes there are."""

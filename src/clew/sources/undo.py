@@ -10,8 +10,8 @@ from clew.errors import ClewError, Conflict, Invalid
 from clew.sources.history import IMPORTED, ImportHistory
 from clew.sources.identity import find_session
 from clew.sources.runs import Change, changes_of, find_run, mark_undone, run_data
-from clew.store.deleting import delete_if, purge_if
-from clew.store.session import Session
+from clew.store.judging import delete_if
+from clew.store.session import Session, purge_if
 from clew.store.store import Store
 from clew.store.unit import Unit
 
@@ -66,13 +66,11 @@ def undo(store: Store, run: str, *, dry_run: bool = False) -> UndoReport:
     going = [one for one in whole.values() if one.owner_id not in whole]  # its subagents go with a session, or stay
     receipt = None
     if going:
-        receipt = purge_if(
-            store,
-            going,
-            lambda unit, one: _refuse_used(unit, one, changes),
-            dry_run=dry_run,
-            remember=False,
-        )
+
+        def check(session: Session) -> None:
+            store.read(lambda unit: _refuse_used(unit, session, changes))
+
+        receipt = purge_if(going, check, dry_run=dry_run, remember=False)
         messages += receipt.messages
         left += [Left(failure.session, failure.error) for failure in receipt.failures]
         named = {*receipt.sessions, *(one.session for one in left)}

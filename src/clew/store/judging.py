@@ -7,22 +7,24 @@ transaction that deletes. `clew.engine.deletion` refuses holds a third time. The
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
 from clew.backends import RefRow, Tx
 from clew.base import ids
+from clew.engine import audit, deletion
 from clew.engine.audit import record_event
 from clew.engine.deletion import family, owners, refuse_changed
 from clew.engine.node import microseconds, moment
 from clew.engine.receipts import Receipt
-from clew.engine.refs import Refs
+from clew.engine.refs import OWN, Refs
 from clew.engine.session_data import SessionData, is_record, unpack
 from clew.errors import Conflict, Corrupted
 from clew.store.parts import Parts
 from clew.store.session import Session
 from clew.store.store import Store
+from clew.store.unit import Unit
 
 ExpiresAt = Callable[..., datetime]
 """When a session expires: see `clew.retention.Policy.expires_at`."""
@@ -223,3 +225,67 @@ def _text(row: RefRow) -> str:
         return ids.text(row.key)
     except Corrupted:
         return f"ref {row.ref}"
+
+
+RETENTION = "retention"
+"""Kind of the ref that holds a store's policy."""
+
+
+def replace_policy(store: Store, policy: bytes, days: int, *, reason: str | None = None) -> bytes:
+    """Stores a policy, and records its `days` in the audit log; with `reason`, only if there is none.
+
+    Returns the policy that is stored afterwards.
+    """
+    parts = Parts.of(store)
+    engine, refs = parts.engine, parts.refs
+    payload = b"\x01" + policy
+
+    def work(tx: Tx) -> bytes:
+        found = None if reason is None else _policy_row(refs, tx)
+        if found is not None:
+            return _policy_data(refs, found)  # another writer stored one first
+        own = refs.own(tx, RETENTION)
+        if own is None or refs.data(refs.verify(own)) != payload:
+            refs.change(tx, refs.add_own(tx, RETENTION), payload, look=None)
+            audit.note(engine, refs, tx, "retention", "policy", reason=reason, amount=days)
+        return policy
+
+    return engine.write(work)
+
+
+def read_policy(store: Store) -> bytes | None:
+    """The policy stored for this workspace, or else for the workspace without a name; None if there is neither."""
+    parts = Parts.of(store)
+    row = parts.engine.read(lambda tx: _policy_row(parts.refs, tx))
+    return None if row is None else _policy_data(parts.refs, row)
+
+
+def _policy_row(refs: Refs, tx: Tx) -> RefRow | None:
+    return refs.own(tx, RETENTION) or tx.ref("", RETENTION, OWN)
+
+
+def _policy_data(refs: Refs, row: RefRow) -> bytes:
+    return refs.data(refs.verify(row))[1:]
+
+
+def delete_if(
+    store: Store, choose: Callable[[Unit], Collection[str]], *, remember: bool = True, dry_run: bool = False
+) -> int:
+    """Deletes messages as `Nodes.delete`; returns how many. Conflict.
+
+    `choose` gives their ids in the transaction that deletes them, and may raise. `remember` as in
+    `purge_if`.
+    """
+    parts = Parts.of(store)
+
+    def going(tx: Tx) -> list[bytes]:
+        return [ids.parse(one) for one in parts.engine.run_in(tx, lambda: store.read(choose))]
+
+    def plan(tx: Tx) -> int:
+        chosen = going(tx)
+        deletion.plan_nodes(parts.engine, tx, chosen, recursive=False)
+        return len(chosen)
+
+    if dry_run:
+        return parts.engine.read(plan)
+    return parts.purger.delete_nodes(going, recursive=False, remember=remember).messages

@@ -18,7 +18,6 @@ from clew.engine.engine import Draft
 from clew.engine.node import Node, microseconds, node_payload, node_row
 from clew.engine.trash import Visibility
 from clew.errors import Conflict, Corrupted, Invalid, NotFound
-from clew.store.node_cursors import read_moment, read_place, write_moment, write_place
 
 if TYPE_CHECKING:
     from clew.engine.receipts import Receipt
@@ -379,3 +378,42 @@ def _created(node: Node) -> int:
         return microseconds(node.created_at)
     except Corrupted:
         return 0
+
+
+MOST_PLACES = 1 << 60
+"""The largest cursor: SQLite's integers do not go much further."""
+
+
+def write_place(ord: int) -> str:
+    """The cursor after a node, in the order of storing."""
+    return f"n{ord:x}"
+
+
+def read_place(cursor: str) -> int:
+    """The inverse of `write_place`. Raises Invalid."""
+    try:
+        if cursor != write_place(place := int(cursor[1:], 16)) or not 0 <= place < MOST_PLACES:
+            raise ValueError
+        return place
+    except (ValueError, TypeError):
+        raise _wrong() from None
+
+
+def write_moment(created: int, ord: int) -> str:
+    """The cursor after a node, in the order of time."""
+    return f"t{created:x}.{ord:x}"
+
+
+def read_moment(cursor: str) -> tuple[int, int]:
+    """The inverse of `write_moment`. Raises Invalid."""
+    try:
+        created, ord = (int(part, 16) for part in cursor.removeprefix("t").split("."))
+        if cursor != write_moment(created, ord):
+            raise ValueError
+        return created, ord
+    except (ValueError, AttributeError):
+        raise _wrong() from None
+
+
+def _wrong() -> Invalid:
+    return Invalid("the cursor is not one of this list", hint="Pass next_cursor unchanged.")

@@ -1,31 +1,52 @@
-"""A session: its messages, branches and forks."""
+"""A session: its fields, its messages, branches and forks, and what changes it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, overload
+from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, overload
+
+import msgspec
 
 from clew.backends import ID, POS, SEQ_BITS, InsertPoint, Move, RefRow, Tx, current_call
 from clew.base import ids
 from clew.base.loading import loading
-from clew.base.messages import AnyMessage, Message, Native, as_message
+from clew.base.messages import RECORD, SETUP, AnyMessage, Media, Message, Modality, Native, as_message
 from clew.base.values import whole_number
 from clew.engine import paths
-from clew.engine.append import append_chain
-from clew.engine.engine import Draft
-from clew.engine.node import Node, microseconds, moment, node_row, run_info
-from clew.engine.refs import BRANCH
-from clew.engine.remembered import Appended
-from clew.errors import Corrupted, Invalid, NotFound
-from clew.store.session_changes import UNSET, SessionChanges
+from clew.engine.append import Appended, append_chain
+from clew.engine.engine import Draft, Engine, OwnError
+from clew.engine.node import Counters, Node, microseconds, moment, node_row, run_info
+from clew.engine.refs import BRANCH, Refs, expiry
+from clew.engine.session_data import (
+    DAY,
+    SessionData,
+    directory,
+    is_record,
+    label_set,
+    read_plain,
+    record_end,
+    relocated,
+    retention_days,
+    unpack,
+)
+from clew.errors import ClewError, Corrupted, Invalid, NotFound
 
 if TYPE_CHECKING:
-    from clew.engine.receipts import Receipt
+    from clew.engine.blobs import Blob, Blobs
+    from clew.engine.log import Log
+    from clew.engine.receipts import Reason, Receipt
     from clew.engine.watch import Watch
+    from clew.store.session_table import SessionParts
 
-
+T = TypeVar("T")
+T_Session = TypeVar("T_Session", bound="Session")
+UNSET: Any = object()
+"""The default of an argument for which None has a meaning."""
+_OWN = (SETUP, RECORD)
+"""Keys in free data that are reserved for clew."""
 _ONE = (Message, Native, Draft, str, dict)
 
 
@@ -37,10 +58,162 @@ class Branch(NamedTuple):
     created_at: datetime
 
 
-class Session(SessionChanges):
-    """A conversation. The object's fields are as of its last read; its methods act on the stored session."""
+class Session:
+    """A conversation. The object's fields are as of its last read; its methods act on the stored session.
 
-    __slots__ = ()
+    Corrupted if the stored bytes are not what was written.
+    """
+
+    __slots__ = ("_data", "_engine", "_move", "_parts", "_read", "_refs")
+
+    def __init__(self, parts: SessionParts, row: RefRow) -> None:
+        self._parts = parts
+        self._engine: Engine = parts.engine
+        self._refs: Refs = parts.refs
+        self._read = row
+        self._move: Move | None = None
+        self._data: SessionData | None = None
+
+    # -- its fields
+
+    @property
+    def id(self) -> str:
+        """Its id, a UUID."""
+        return ids.text(self._row.key)
+
+    @property
+    def handle(self) -> str:
+        """A short name that is easy to type."""
+        return self._refs.handle(self._row)
+
+    @property
+    def data(self) -> SessionData:
+        """All of its data."""
+        data = self._data
+        if data is None:
+            row = self._read if self._move is None else self._row
+            data = self._data = read_plain(self._engine.seal.seed, row) or unpack(self._check_row(self._refs.data))
+        return data
+
+    @property
+    def title(self) -> str | None:
+        """Its title."""
+        return self.data.title
+
+    @property
+    def cwd(self) -> str | None:
+        """Its working directory."""
+        return self.data.cwd
+
+    @property
+    def model(self) -> str | None:
+        """The model it uses."""
+        return self.data.model
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Its labels, sorted."""
+        return self.data.labels
+
+    @property
+    def agent(self) -> str | None:
+        """The name of the subagent, if this is the trace of one."""
+        return self.data.agent
+
+    @property
+    def is_subagent(self) -> bool:
+        """True for the trace of a subagent, which `latest` never returns."""
+        return self._row.kind != "session"
+
+    @property
+    def owner_id(self) -> str | None:
+        """The id of the session that owns this trace of a subagent; None without an owner."""
+        number = self._bound.owner
+        owner = None if number is None else self._engine.read(lambda tx: tx.ref_at(number), single=True)
+        return None if owner is None else ids.text(owner.key)
+
+    @property
+    def forked_from(self) -> str | None:
+        """The id of the session it was forked from."""
+        return self.data.forked_from
+
+    @property
+    def forked_at(self) -> str | None:
+        """The id of the last message it shares with the session it was forked from."""
+        return self.data.forked_at
+
+    @property
+    def extra(self) -> dict[str, Any]:
+        """Free data."""
+        return dict(self.data.extra or {})
+
+    @property
+    def head_id(self) -> str | None:
+        """The id of its last message; None while it has none."""
+        head = self._check_row(self._refs.verify).head_id
+        return None if head is None else ids.text(head)
+
+    @property
+    def version(self) -> int:
+        """A number that grows with every change."""
+        return self._check_row(self._refs.verify).version
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was created."""
+        return moment(self._bound.created_at)
+
+    @property
+    def updated_at(self) -> datetime:
+        """When its head last moved."""
+        return moment(self._check_row(self._refs.verify).active_at)
+
+    @property
+    def held(self) -> bool:
+        """True if it cannot be deleted: see `hold`."""
+        return bool(self._bound.hold)
+
+    @property
+    def hold_reason(self) -> str | None:
+        """Why it is held."""
+        return self.data.hold_reason
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """When its own retention ends: see `retain`. None if it has none."""
+        at = expiry(self._refs.verify(self._row)) if self.data is not None else None
+        return None if at is None else moment(at)
+
+    @property
+    def trashed_at(self) -> datetime | None:
+        """When it was moved to the trash; None if it is not there."""
+        at = self._bound.trashed_at
+        return None if at is None else moment(at)
+
+    @property
+    def counters(self) -> Counters:
+        """Messages, turns, tokens and cost up to its present last message."""
+        return self._engine.read(self._counters)
+
+    @property
+    def blobs(self) -> Blobs:
+        """The attachments of its tree."""
+        with loading:
+            from clew.engine.blobs import Blobs
+
+        return Blobs(self._engine, lambda: self._live_row().tree or 0)
+
+    @property
+    def log(self) -> Log:
+        """Its log: entries apart from its messages, such as a transcript."""
+        with loading:
+            from clew.engine.log import Log
+
+        return Log(self._engine, self._live_row)
+
+    def refresh(self) -> Self:
+        """Reads it again. NotFound if it was deleted."""
+        return self._update_row(self._engine.read(self._current_row))
 
     # -- messages
 
@@ -242,6 +415,141 @@ class Session(SessionChanges):
             self._move = done.move
         return done.nodes
 
+    # -- changes
+
+    def rename(self, title: str | None) -> Self:
+        """Changes its title."""
+        return self._change(lambda data: msgspec.structs.replace(data, title=title))
+
+    def label(self, *add: str, remove: Sequence[str] = ()) -> Self:
+        """Adds labels, and removes others."""
+        return self._change(
+            lambda data: msgspec.structs.replace(
+                data, labels=label_set({*data.labels, *label_set(add)} - {*label_set(remove)})
+            )
+        )
+
+    def update(
+        self, *, model: str | None = UNSET, cwd: str | None = UNSET, extra: dict[str, Any] | None = UNSET
+    ) -> Self:
+        """Changes its model, its directory or its free data.
+
+        `extra` replaces the free data, except the entry of `clew.records`, and that of `clew.chat` unless given.
+        """
+        given = {
+            name: value for name, value in (("model", model), ("cwd", cwd), ("extra", extra)) if value is not UNSET
+        }
+        if cwd is not UNSET:
+            given["cwd"] = directory(cwd)
+
+        def change(data: SessionData) -> SessionData:
+            if isinstance(extra, dict | None):
+                stored = data.extra or {}
+                setup, record = ({name: stored[name]} if name in stored else {} for name in _OWN)
+                given["extra"] = {**setup, **(extra or {}), **record} or extra
+            return msgspec.structs.replace(data, **given)
+
+        return self._change(change)
+
+    def relocate(self, old: str, new: str) -> Self:
+        """Updates its directory and checkpoints after a project moved from `old` to `new`. Both paths are absolute."""
+        return self._change(lambda data: relocated(data, old, new))
+
+    def attach(
+        self, source: bytes | IO[bytes], *, mime_type: str, modality: Modality = "document", name: str | None = None
+    ) -> Media:
+        """Stores a file as a blob of this session. Returns the block to put into a message."""
+        blob: Blob = self.blobs.put(source)
+        return Media(mime_type=mime_type, modality=modality, blob=blob.digest, name=name)
+
+    # -- hold, retention, trash, purge
+
+    def hold(self, reason: str | None = None) -> Self:
+        """Prevents every kind of deletion, including the trash, until `release`.
+
+        The hold covers its branches, its subagents, its log, and all their messages. The session can still be
+        continued, renamed and labelled.
+        """
+        return self._change(
+            lambda data: data if reason is None else msgspec.structs.replace(data, hold_reason=reason), "hold", hold=1
+        )
+
+    def release(self) -> Self:
+        """Ends its hold."""
+        return self._change(lambda data: msgspec.structs.replace(data, hold_reason=None), "release", hold=0)
+
+    def retain(self, *, days: int | None = None, until: datetime | None = None) -> Self:
+        """Sets its own retention: `days` after its last activity, or `until` a time. With neither, the store's policy
+        applies again.
+
+        An expired session is not listed or returned by `latest`, and the next sweep purges it unless it is held. The
+        retention of a conversation record must end 7 to 180 days after its last activity. Invalid for a trace with an
+        owner: it is deleted with the owner.
+        """
+        if days is not None and until is not None:
+            raise Invalid("retain takes days or until, not both", hint="Pass one of them.")
+        if self._row.owner is not None:
+            raise Invalid(
+                "a subagent's trace has the retention of its owner", hint="Set the retention of the owner instead."
+            )
+        at = None
+        if days is not None:
+            at = -retention_days(days) * DAY
+        elif until is not None:
+            at = max(0, microseconds(until))
+
+        def check(data: SessionData) -> SessionData:
+            if is_record(data) and at is not None:
+                record_end(self._row.active_at, self._row.active_at - at if at < 0 else at)
+            return data
+
+        return self._change(check, "retain", expires_at=at)
+
+    def trash(self) -> Self:
+        """Moves it to the trash with its branches and subagents. It cannot be found, listed or searched until restored.
+
+        Messages shared with other sessions stay. Conflict if it, its owner or a subagent's trace is held.
+        """
+        with loading:
+            from clew.engine import audit, trash
+
+        row = self._row
+
+        def work(tx: Tx) -> RefRow:
+            now = self._refs.get(tx, row.kind, row.key, trashed=True)
+            if now.trashed_at is not None:
+                return now
+            audit.note_if_enabled(self._engine, self._refs, tx, "trash", self.id)
+            return trash.put(self._engine, self._refs, tx, now)
+
+        return self._update_row(self._engine.write(work))
+
+    def delete(self) -> Self:
+        """`trash`: it can be restored. `purge` deletes it for good."""
+        return self.trash()
+
+    def purge(
+        self,
+        *,
+        reason: Reason = "user-requested",
+        dry_run: bool = False,
+        check: Callable[[Self], object] | None = None,
+    ) -> Receipt:
+        """Deletes it permanently, in the trash or not, and clears every trace of it. See `Sessions.purge`.
+
+        Messages shared with other sessions stay. If it is held, nothing is deleted and the receipt names the failure.
+        With `dry_run` nothing changes, and the receipt lists what would be deleted. `check`
+        raises if it may not be deleted: it gets the session as it is in the transaction that deletes it, and what it
+        reads is read there. If it raises a ClewError, that is a failure in the receipt. NotFound if it does not exist.
+        """
+        row = self._row
+        now = self._parts.table.get(row.kind, row.key)
+        if now is None or now.ref != row.ref:
+            raise NotFound("session", self.id)
+        if check is None:
+            return self._parts.purger.purge([row], reason=reason, dry_run=dry_run)
+        return purge_if([self], check, reason=reason, dry_run=dry_run)
+
     def __iter__(self) -> Iterator[Node]:
         """`iter`."""
         return self.iter()
@@ -269,7 +577,93 @@ class Session(SessionChanges):
     def __repr__(self) -> str:
         return f"<Session {self.id}>"
 
-    # -- inside
+    # -- the row
+
+    def _live_row(self) -> RefRow:
+        """Its present row. NotFound if it was deleted or trashed: nothing may be added to it then."""
+        row = self._row
+        return self._engine.read(lambda tx: self._refs.get(tx, row.kind, row.key))
+
+    def _current_row(self, tx: Tx) -> RefRow:
+        """Its present row, for reading. If it was in the trash when it was read, it may still be there."""
+        return self._parts.table.current(tx, self._row)
+
+    def _check_row(self, check: Callable[[RefRow], T]) -> T:
+        """Calls `check` with its row, and again with the present row if the data key was rotated. Corrupted."""
+        try:
+            return check(self._row)
+        except Corrupted:
+            now = self._engine.read(self._current_row)
+            if now.wrapped_key == self._row.wrapped_key:
+                raise
+            return check(self._update_row(now)._row)
+
+    def _owned_rows(self, kind: str) -> Iterator[RefRow]:
+        rows = self._engine.read(lambda tx: tx.refs_owned(self._row.ref))
+        return (self._refs.verify(row) for row in rows if row.kind == kind and row.trashed_at is None)
+
+    def _counters(self, tx: Tx) -> Counters:
+        head = self._current_row(tx).head_id
+        if head is None:
+            return Counters()
+        place = tx.node(head)
+        if place is None:
+            raise Corrupted(f"session {self.id}", "its head is missing")
+        run = tx.run(place.row[POS] >> SEQ_BITS)
+        assert run is not None  # the place was found through it
+        self._engine.verify_run(tx, run)
+        return self._engine.node(place).counters
+
+    @property
+    def _row(self) -> RefRow:
+        """Its row as of the last read or append. Merges the pending move here: after most appends no one reads it."""
+        move = self._move
+        if move is not None:
+            self._read = self._read._replace(**move._asdict())
+            if self._move is move:  # another thread may have merged it, or have appended
+                self._move = None
+        return self._read
+
+    @property
+    def _bound(self) -> RefRow:
+        """Its row, verified by decrypting its data, which is bound to the row. Corrupted."""
+        _ = self.data
+        return self._row
+
+    def _update_row(self, row: RefRow) -> Self:
+        self._engine.rollback_steps.on_rollback(self, self._restorer)
+        self._read, self._move, self._data = row, None, None
+        return self
+
+    def _restorer(self) -> Callable[[], object]:
+        """A function that resets the object to its present fields, and then reads the stored ones if possible."""
+        before = self._row
+
+        def restore() -> None:
+            self._read, self._move, self._data = before, None, None
+            with suppress(ClewError):  # the transaction created the session, or the store cannot be read now
+                self.refresh()
+
+        return restore
+
+    def _change(
+        self, change: Callable[[SessionData], SessionData], event: str | None = None, **columns: int | None
+    ) -> Self:
+        table = self._parts.table
+
+        def work(tx: Tx) -> RefRow:
+            row = self._refs.get(tx, self._row.kind, self._row.key)
+            row = table.change(tx, row, change(table.data(row)), **columns)
+            if event is not None:
+                with loading:
+                    from clew.engine import audit
+
+                audit.note(self._engine, self._refs, tx, event, self.id)
+            return row
+
+        return self._update_row(self._engine.write(work))
+
+    # -- steps of its methods
 
     def _walk(self, head: int) -> Iterator[Node]:
         """The messages down to `head`. NotFound if the session was deleted meanwhile: that is not corruption."""
@@ -318,6 +712,30 @@ def is_same(one: Session, other: Session) -> bool:
     """True if two objects are of one stored session, not of another that has its id since. For modules of clew."""
     mine, theirs = one._row, other._row
     return (mine.ref, mine.key, mine.created_at) == (theirs.ref, theirs.key, theirs.created_at)
+
+
+def purge_if(
+    sessions: Sequence[T_Session],
+    check: Callable[[T_Session], object],
+    *,
+    reason: Reason = "user-requested",
+    dry_run: bool = False,
+    remember: bool = True,
+) -> Receipt:
+    """Purges sessions of one store together, each as `Session.purge` with `check`. For modules of clew.
+
+    A session that was deleted meanwhile is no failure. Imports leave out what was purged, unless `remember` is False.
+    """
+    parts, kind = sessions[0]._parts, type(sessions[0])
+
+    def confirm(tx: Tx, now: RefRow) -> None:
+        parts.engine.run_in(tx, lambda: check(kind(parts, now)))
+
+    rows = [row_of(one) for one in sessions]
+    try:
+        return parts.purger.purge(rows, reason=reason, dry_run=dry_run, check=confirm, remember=remember)
+    except OwnError as own:
+        raise own.error from own.error.__cause__
 
 
 def delete_session(session: Session) -> Receipt:

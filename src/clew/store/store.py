@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, overload
@@ -11,18 +12,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, overload
 from msgspec.json import encode
 
 from clew.backends import BackendOptions, Call, Durability, Tx
-from clew.backends.open import open_backend
+from clew.backends.open import SERVERS, open_backend
 from clew.base.ids import IdSource, new_id, text
 from clew.base.loading import loading
-from clew.base.values import Clock
+from clew.base.values import Clock, whole_number
 from clew.engine.engine import MAX_BODY, Engine, wall_clock
-from clew.errors import ClewError, Closed, Corrupted, NotFound
-from clew.store.options import Options, check_options, store_name
+from clew.errors import ClewError, Closed, Corrupted, Invalid, NotFound
 from clew.store.parts import Parts, Stoppable
 from clew.store.sessions import Sessions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     from clew.backends import Backup
     from clew.backends.fts_tables import Mode
@@ -298,7 +298,7 @@ class Store:
 
     def _rekey(self, kind: Kind, key: Key | None, progress: Progress | None) -> Status:
         with loading:
-            from clew.engine.cleanup import mark_dirty
+            from clew.engine.engine import mark_dirty
             from clew.upkeep import rekey
 
         rekey.begin(self._engine, kind, key)
@@ -545,3 +545,108 @@ def run_together(store: Store, functions: Sequence[Callable[[], object]]) -> lis
             for step in call.steps:
                 step()
     return done
+
+
+LONGEST_WAIT = 1_000_000
+"""The longest timeout in seconds: eleven days. SQLite counts milliseconds in 31 bits."""
+
+
+class Options(NamedTuple):
+    """The parameters of `open`, which explains them."""
+
+    backend: BackendOptions = BackendOptions()
+    key: Key | None = None
+    blobs: str | Bucket | None = None
+    workspace: str = ""
+    audit: bool = False
+    actor: str | None = None
+    max_body: int = MAX_BODY
+    redact: Rules | None = None
+    tidy: bool = True
+    clock: Clock = wall_clock
+    ids: IdSource = new_id
+
+
+def store_name(path: str | os.PathLike[str]) -> str:
+    """The path or URL of a store as text. Invalid if it cannot name a store."""
+    name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(name, str) or not name:
+        raise Invalid("a store is named by a path")
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        raise Invalid("the path is not valid Unicode") from None
+    if "://" in name and not name.startswith(SERVERS):
+        raise Invalid(
+            f"clew cannot open {name.partition('://')[0]}:// stores", hint="Name a file, or a postgresql:// database."
+        )
+    return name
+
+
+def check_options(options: Options) -> None:
+    """Invalid or Unavailable for options that would otherwise fail only after the file is created."""
+    key, workspace, actor, redact = options.key, options.workspace, options.actor, options.redact
+    timeout = options.backend.timeout
+    if not isinstance(timeout, int | float) or not 0 <= timeout <= LONGEST_WAIT:
+        raise Invalid(f"a timeout is a number of seconds, at most {LONGEST_WAIT:,}")
+    whole_number("max_body", options.max_body, 1)
+    whole_number("pool_size", options.backend.pool_size, 2)
+    if key is not None:
+        with loading:
+            from clew.engine.sealing import header
+            from clew.keys import Passphrase, check
+
+        header.require_cryptography()
+
+        if not isinstance(key, Passphrase):
+            check(key)
+    if not isinstance(workspace, str):
+        raise Invalid(f"a workspace is text, not {type(workspace).__name__}")
+    try:
+        workspace.encode()
+    except UnicodeEncodeError:
+        raise Invalid("the workspace is not valid Unicode") from None
+    if actor is not None:
+        with loading:
+            from clew.engine.audit import actor_name
+
+        actor_name(actor)
+    if not callable(options.clock) or not callable(options.ids):
+        raise Invalid("clock and ids must be functions")
+    if redact is not None:
+        with loading:
+            from clew.redaction import Rules
+
+        if not isinstance(redact, Rules):
+            raise Invalid(
+                f"redact takes redaction.Rules, not {type(redact).__name__}", hint="Put the rules in Rules([…])."
+            )
+
+
+class _Undo(Exception):
+    """Rolls the transaction back."""
+
+
+@contextmanager
+def trial(store: Store) -> Iterator[Store]:
+    """A store with the present content of `store`; changes to it are discarded.
+
+    It is a copy in an unnamed temporary file; rows of a sealed store stay encrypted. For stores on a server, with
+    attachments in object storage or in memory, and inside a transaction, it is `store` itself in a transaction that is
+    rolled back. Other writers wait for that transaction.
+    """
+    engine = Parts.of(store).engine
+    copy = None if engine.bucket is not None else engine.backend.scratch_copy()
+    if copy is None:
+        with suppress(_Undo), store.transaction():
+            yield store
+            raise _Undo
+        return
+    try:
+        engine_of_copy = Engine(
+            copy, workspace=engine.workspace, clock=engine.clock, new_id=engine.new_id, max_body=engine.max_body,
+            key=engine.key if engine.keyed else None, redact=engine.rules,
+        )  # fmt: skip
+        yield Store(Parts(engine_of_copy, tidy=False))
+    finally:
+        copy.close()

@@ -209,9 +209,9 @@ class Unit:
     def purged(self, some: Collection[str | bytes]) -> set[bytes]:
         """Those of these ids of sessions and messages that were purged: no import stores them again."""
         with loading:
-            from clew.engine.purged import recall
+            from clew.engine.deletion import recall_purged
 
-        return recall(self._engine, self._tx, [_key(one) for one in some])
+        return recall_purged(self._engine, self._tx, [_key(one) for one in some])
 
     @_reads
     def stored(self, draft: Draft, session: Session | None = None) -> Node | None:
@@ -735,11 +735,6 @@ def read(parts: Parts, work: Callable[[Unit], T], *, single: bool = False) -> T:
         return parts.engine.read(lambda tx: _run(Unit(parts, tx, _READS), tx, work), single=single)
     except OwnError as own:
         raise own.error from own.error.__cause__
-
-
-def step(parts: Parts, tx: Tx, work: Callable[[Unit], T]) -> T:
-    """Calls `work`, which must not write, inside a transaction of the store's own modules."""
-    return _run(Unit(parts, tx, _READS), tx, work)
 
 
 def _run(unit: Unit, tx: Tx, work: Callable[[Unit], T]) -> T:

@@ -21,7 +21,7 @@ import msgspec
 
 from clew.backends import SEQ_BITS, Backend, BackendOptions, ObjectRow, Reader, State
 from clew.backends.open import open_backend
-from clew.backends.tables import CHUNKS, COPIED, REFS, Table
+from clew.backends.rows import CHUNKS, COPIED, REFS, Table
 from clew.base import buckets as objects
 from clew.engine import blob_objects
 from clew.engine.blob_objects import ObjectLost

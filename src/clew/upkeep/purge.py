@@ -18,9 +18,8 @@ import msgspec
 
 from clew.backends import MAX_POS, RefRow, Tx
 from clew.base import ids
-from clew.engine import audit, blob_objects, deletion, purged, titles
-from clew.engine.cleanup import cleanup_mark, clear_mark, mark_dirty
-from clew.engine.engine import Engine
+from clew.engine import audit, blob_objects, deletion, titles
+from clew.engine.engine import Engine, cleanup_mark, clear_mark, mark_dirty
 from clew.engine.mirrors import Mirrors
 from clew.engine.receipts import DELETED, TRACES, Failure, Kept, Reason, Receipt, ReceiptEntry, ReceiptLog
 from clew.engine.refs import Refs
@@ -216,7 +215,7 @@ class Purger:
         said, sessions = deletion.reachable_runs(tx, row), deletion.session_ids(tx, row)
         gone = deletion.delete_ref(self._engine, tx, row, shred=shred, damaged=damaged)
         if remember and row.kind in deletion.SESSION_KINDS:
-            purged.remember(self._engine, self._refs, tx, [*map(ids.parse, sessions), *gone.ids])
+            deletion.remember_purged(self._engine, self._refs, tx, [*map(ids.parse, sessions), *gone.ids])
         name = ids.text(row.key)
         left = [(run.tree, min(end, tx.last_seq(run.run) + 1)) for run, end in said]
         stay = sum(count for _, count in left)
@@ -267,7 +266,7 @@ class Purger:
             words = titles.of_cuts(engine, tx, cuts) if sessions else set()
             gone = deletion.delete_nodes(engine, refs, tx, cuts)
             if remember:
-                purged.remember(engine, refs, tx, [*(row.key for row in sessions), *gone.ids])
+                deletion.remember_purged(engine, refs, tx, [*(row.key for row in sessions), *gone.ids])
             failures = [failed for row in sessions if (failed := titles.clear(refs, tx, row, words)) is not None]
             self.mirrors.note(tx, [ids.text(row.key) for row in sessions])
             return msgspec.structs.replace(

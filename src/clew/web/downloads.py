@@ -20,7 +20,7 @@ from clew.exports.to_files import FORMS, exportable, file_name, parts
 from clew.exports.to_html import html
 from clew.exports.to_markdown import markdown
 from clew.exports.to_native import NativeFile, native_files
-from clew.store.jsonl.writer import jsonl
+from clew.store.jsonl import jsonl
 from clew.store.session import Session
 from clew.store.store import Store
 from clew.store.windows import between

@@ -23,7 +23,7 @@ from clew.store.session import Session
 from clew.store.store import Store
 from clew.web.listing import Filters
 from clew.web.secrets import SecretFinder
-from clew.web.usage import Conversations
+from clew.web.usage import UsageCache
 
 KEPT = 1_000
 """Names that a server keeps. A page has up to 200: one for each filter beside the list."""
@@ -130,7 +130,7 @@ class Site:
         self.assets = _assets()
         self.rendered = Cache(clock)
         self.secrets = SecretFinder()
-        self.usage = Conversations(prices or Prices())
+        self.usage = UsageCache(prices or Prices())
 
     @property
     def store(self) -> Store:

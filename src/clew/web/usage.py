@@ -27,7 +27,7 @@ AT_ONCE = 1000
 _WIDTH, _HEIGHT, _FOOT, _NAME = 720, 160, 18, 200
 
 
-class Usage(NamedTuple):
+class StoreUsage(NamedTuple):
     """The answers of a store, summed up."""
 
     total: Spent
@@ -43,12 +43,12 @@ class Usage(NamedTuple):
         return self.total.cost > 0
 
 
-def usage(store: Store, prices: Prices) -> Usage:
+def usage(store: Store, prices: Prices) -> StoreUsage:
     """The usage of a whole store, with the days of this machine. Reads every message."""
     return summed(stats(store, zone=datetime.now().astimezone().tzinfo, prices=prices))
 
 
-def summed(found: Stats) -> Usage:
+def summed(found: Stats) -> StoreUsage:
     """The sums of statistics."""
     total, traces = Spent(), Spent()
     days: dict[str, Spent] = {}
@@ -60,7 +60,7 @@ def summed(found: Stats) -> Usage:
             traces = traces.plus(spent)
         for table, name in ((days, group.day), (projects, group.project), (models, group.model)):
             table[name] = table.get(name, Spent()).plus(spent)
-    return Usage(total, traces, dict(sorted(days.items())), projects, models, found.prices)
+    return StoreUsage(total, traces, dict(sorted(days.items())), projects, models, found.prices)
 
 
 def rows(table: dict[str, Spent], unnamed: str) -> list[tuple[str, Spent]]:
@@ -73,7 +73,7 @@ def rows(table: dict[str, Spent], unnamed: str) -> list[tuple[str, Spent]]:
     return [*found, (f"{len(order) - MOST} others", rest)] if len(order) > MOST else found
 
 
-def chart_of_days(found: Usage) -> str:
+def chart_of_days(found: StoreUsage) -> str:
     """A bar for each of the last days, as SVG."""
     if not found.days:
         return ""
@@ -85,7 +85,7 @@ def chart_of_days(found: Usage) -> str:
     for number, (day, value) in enumerate(zip(days, values, strict=True)):
         if value:
             height = max(1.0, value * (_HEIGHT - 14) / most)
-            told = f"<title>{day}: {escape(_told(found.days[day]))}</title>"
+            told = f"<title>{day}: {escape(_in_words(found.days[day]))}</title>"
             place = f'x="{number * step + 1:.1f}" y="{_HEIGHT - height:.1f}"'
             parts.append(f'<rect {place} width="{step - 2:.1f}" height="{height:.1f}">{told}</rect>')
     labels = [f'<text x="0" y="{_HEIGHT + _FOOT - 4}">{days[0]}</text>',
@@ -102,7 +102,7 @@ def chart_of(title: str, table: list[tuple[str, Spent]], *, by_cost: bool) -> st
     for number, (name, one) in enumerate(table):
         top, value = number * 26, _size(one, by_cost)
         width = max(1.0, value * (_WIDTH - _NAME - 100) / most) if value else 0
-        told = f"<title>{escape(plain(name))}: {escape(_told(one))}</title>"
+        told = f"<title>{escape(plain(name))}: {escape(_in_words(one))}</title>"
         label = plain(name) if len(name) <= 28 else f"…{plain(name)[-27:]}"
         parts += [
             f'<text x="{_NAME - 8}" y="{top + 17}" text-anchor="end">{told}{escape(label)}</text>',
@@ -125,7 +125,7 @@ def _value(size: float, by_cost: bool) -> str:
     return money(round(size)) if by_cost else f"{round(size):,} tokens"
 
 
-def _told(one: Spent) -> str:
+def _in_words(one: Spent) -> str:
     cost = f", {cost_of(one)}" if one.cost else ""
     return f"{one.lanes.all_input:,} tokens in, {one.lanes.output:,} out{cost}"
 
@@ -143,22 +143,22 @@ def value_of(one: Spent) -> dict[str, Any]:
     return {"answers": one.answers, **one.lanes._asdict(), "cost": cost, "cost_unknown": one.unpriced}
 
 
-def usage_value(found: Usage) -> dict[str, Any]:
+def usage_value(found: StoreUsage) -> dict[str, Any]:
     """The page as JSON."""
     tables = {"days": found.days, "projects": found.projects, "models": found.models}
     shown = {name: {key: value_of(one) for key, one in table.items()} for name, table in tables.items()}
     return {"total": value_of(found.total), "subagents": value_of(found.subagents), **shown, "prices": found.prices}
 
 
-def usage_lines(found: Usage) -> Iterator[str]:
+def usage_lines(found: StoreUsage) -> Iterator[str]:
     """The page as Markdown."""
-    yield f"- total: {_told(found.total)}"
+    yield f"- total: {_in_words(found.total)}"
     for title, table in (("day", found.days), ("project", found.projects), ("model", found.models)):
         yield from ("", f"## By {title}", "")
-        yield from (f"- {plain(name) or 'unknown'}: {_told(one)}" for name, one in table.items())
+        yield from (f"- {plain(name) or 'unknown'}: {_in_words(one)}" for name, one in table.items())
 
 
-class Conversations:
+class UsageCache:
     """The sums of conversations, kept until they or their subagents change."""
 
     def __init__(self, prices: Prices) -> None:

@@ -15,7 +15,7 @@ import pytest
 import clew
 import clew.aio
 from clew.backends import Call
-from clew.backends.postgres.arrays import Numbers, Strings
+from clew.backends.postgres.connection import Numbers, Strings
 from clew.backends.postgres.transactions import Turns
 from clew.base.ids import parse
 from clew.errors import Conflict, Sealed

@@ -17,7 +17,7 @@ import pytest
 
 import clew
 from clew.backends.sqlite import reserve
-from clew.backends.sqlite.log_space import EVERY, STEP, LogSpace
+from clew.backends.sqlite.reserve import EVERY, STEP, LogSpace
 from clew.backends.sqlite.wal import pages_in_log
 from clew.store.store import Store
 
@@ -146,7 +146,7 @@ def test_a_disk_without_space(store: Store, log: Path, fault: OSError | int, sou
             raise fault
         return write(fd, data[:fault], where)
 
-    with patch("clew.backends.sqlite.log_space.os.pwrite", fail):
+    with patch("clew.backends.sqlite.reserve.os.pwrite", fail):
         for number in range(40):
             session.append(clew.user(f"message {number}"))
     assert [node.text for node in session.path()] == [f"message {number}" for number in range(40)]

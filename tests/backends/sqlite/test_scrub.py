@@ -20,7 +20,7 @@ import pytest
 
 import clew
 from clew.backends.sqlite import scrub
-from clew.backends.sqlite.run_scrub import Scrubbed, clean
+from clew.backends.sqlite.cleaning import Scrubbed, clean
 from clew.errors import ClewError, Corrupted, NotFound, ReadOnly, StorageFull, Unavailable
 from clew.store.session import delete_session
 

@@ -31,9 +31,8 @@ from clew.engine.node import microseconds
 from clew.errors import ClewError, Invalid, NotFound
 from clew.store.origin import CPE_NOTE
 from clew.store.session import Session, delete_session
-from clew.store.store import Store
+from clew.store.store import Store, trial
 from clew.store.store import open as open_store
-from clew.store.trial import trial
 
 if TYPE_CHECKING:
     from clew.redaction import Rules
@@ -91,8 +90,8 @@ def import_file(
     Messages keep their times and their places in the tree; their ids are derived from those in the file. Messages that
     are already stored do not change, and new ones are appended. What was purged is left out, unless `again`. A message
     that cannot be read is skipped, and its children become separate trees. With `dry_run` nothing is stored and the
-    result is the same: see `clew.store.trial`. `timeout` is how many seconds to wait for a program that writes to the
-    file. Raises NotFound, Invalid, Unavailable.
+    result is the same: see `clew.store.store.trial`. `timeout` is how many seconds to wait for a program that writes to
+    the file. Raises NotFound, Invalid, Unavailable.
     """
     place = os.path.abspath(os.fspath(path))
     if not dry_run:

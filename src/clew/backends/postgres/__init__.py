@@ -38,8 +38,8 @@ from clew.backends.postgres.tail_read import TailRead
 from clew.backends.postgres.transactions import TRIES, Lost, Turns
 from clew.backends.postgres.words import ServerWords
 from clew.backends.process import OpenBackend
-from clew.backends.sql.maintenance_rows import TABLES
-from clew.backends.tables import FORMAT
+from clew.backends.rows import FORMAT
+from clew.backends.sql.rows import TABLES
 
 T = TypeVar("T")
 

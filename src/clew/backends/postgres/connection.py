@@ -7,20 +7,71 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
-from typing import Any, LiteralString, NamedTuple
+from struct import Struct, pack
+from typing import Any, LiteralString, NamedTuple, Self
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import psycopg
 from psycopg import pq
+from psycopg.abc import Buffer
+from psycopg.adapt import AdaptersMap, Dumper
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
-from clew.backends.postgres import arrays
 from clew.backends.postgres.errors import is_temporary, translate
 from clew.backends.process import forks
 from clew.errors import Invalid, Unavailable
+
+_INT8, _INT8_ARRAY = 20, 1016
+_BYTEA, _BYTEA_ARRAY = 17, 1001
+_HEAD = "!5i"
+"""Number of dimensions, null flag, element type, number of elements, index of the first."""
+_SIZE = Struct("!i").pack
+_NULL = _SIZE(-1)
+
+
+class Numbers(bytes):
+    """An array of bigint."""
+
+    def __new__(cls, values: Sequence[int]) -> Self:
+        count = len(values)
+        sized = [8] * (2 * count)  # each value follows its size
+        sized[1::2] = values
+        return bytes.__new__(cls, pack(_HEAD + "iq" * count, 1, 0, _INT8, count, 1, *sized))
+
+
+class Strings(bytes):
+    """An array of bytea and nulls."""
+
+    def __new__(cls, values: Sequence[bytes | None]) -> Self:
+        parts = [pack(_HEAD, 1, None in values, _BYTEA, len(values), 1)]
+        for value in values:
+            parts += (_NULL,) if value is None else (_SIZE(len(value)), value)
+        return bytes.__new__(cls, b"".join(parts))
+
+
+class _AsIs(Dumper):
+    format = pq.Format.BINARY
+
+    def dump(self, obj: Any) -> Buffer:
+        return obj  # type: ignore[no-any-return]
+
+
+class _NumbersDumper(_AsIs):
+    oid = _INT8_ARRAY
+
+
+class _StringsDumper(_AsIs):
+    oid = _BYTEA_ARRAY
+
+
+def register(adapters: AdaptersMap) -> None:
+    """Allows these types as parameters of statements."""
+    adapters.register_dumper(Numbers, _NumbersDumper)
+    adapters.register_dumper(Strings, _StringsDumper)
+
 
 OLDEST_SERVER = 140000
 LIFETIME = 3600.0
@@ -257,7 +308,7 @@ class Connections:
         conn.prepare_threshold = 0  # the statements are few and always the same
         conn.adapters.register_dumper(int, Int8Dumper)  # for lists, whose first value would decide the type of all
         conn.adapters.register_dumper(int, Int8BinaryDumper)  # otherwise type and plan depend on the value
-        arrays.register(conn.adapters)
+        register(conn.adapters)
         calls = ["set_config(%s, %s, false)"] * len(self._settings)
         # An acknowledged commit must be durable, whatever the server's default is.
         waits = "'off'" if self._relaxed else "coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'on')"

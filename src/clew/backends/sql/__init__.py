@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from clew.backends.tables import BLOBS, NODES, REFS, RUNS
+from clew.backends.rows import BLOBS, NODES, REFS, RUNS
 
 _FOLDER = os.path.dirname(__file__)
 

@@ -2,30 +2,244 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 from clew.backends import (
     MAX_SEQ,
     SEQ_BITS,
+    BlobRow,
     BodyRow,
+    Growth,
     HeadState,
     InsertPoint,
     LogRow,
     Move,
     NodeLocation,
     NodeRow,
+    ObjectRow,
+    QuarantineRow,
     RefRow,
     RunRow,
     State,
 )
-from clew.backends.sql.blob_rows import SqlBlobTx
-from clew.backends.sql.maintenance_rows import SqlMaintenanceTx
-from clew.backends.sql.statements import T, locate
-from clew.backends.tables import COPIED
+from clew.backends.rows import COPIED
 from clew.errors import Conflict, Corrupted
+
+T = TypeVar("T")
+
+
+def locate(row: Any) -> NodeLocation:
+    """A node, from the columns of its location followed by those of its own row."""
+    return NodeLocation(row[0], row[1], row[2], row[3], row[4], row[5:])
+
+
+class Statements(ABC):
+    """A connection. Each dialect implements `_many`, `_store` and `_insert`."""
+
+    __slots__ = ("_run",)
+
+    _sql: ClassVar[Mapping[str, Any]]
+    """The named statements, in the syntax of the driver."""
+    run_sql: Callable[..., Any]
+    """Runs a statement with `?` for parameters."""
+    _run: Callable[..., Any]
+    """Runs a statement on the shared cursor. So every method fetches all rows before it runs the next one."""
+
+    def _one(self, name: str, *values: Any) -> Any:
+        return self._run(self._sql[name], values).fetchone()
+
+    def _row(self, make: Callable[[Any], T], name: str, *values: Any) -> T | None:
+        row = self._run(self._sql[name], values).fetchone()
+        return make(row) if row else None
+
+    def _rows(self, make: Callable[[Any], T], name: str, *values: Any) -> list[T]:
+        return [make(row) for row in self._run(self._sql[name], values)]
+
+    @abstractmethod
+    def _many(self, name: str, rows: Sequence[Sequence[Any]]) -> int:
+        """Runs a statement for each row; returns how many rows it changed."""
+
+    @abstractmethod
+    def _store(self, name: str, rows: Sequence[Sequence[Any]], taken: str) -> None:
+        """Stores new rows. Conflict with the message `taken` if one exists already."""
+
+    @abstractmethod
+    def _insert(self, name: str, row: Sequence[Any], taken: str = "") -> int:
+        """Stores a new row and returns its number. Conflict as in `_store`."""
+
+
+class SqlBlobTx(Statements):
+    """See `clew.backends.BlobTx`."""
+
+    __slots__ = ()
+
+    def blob(self, tree: int, look: bytes) -> BlobRow | None:
+        return self._row(BlobRow._make, "blob", tree, look)
+
+    def blob_by_number(self, blob: int) -> BlobRow | None:
+        return self._row(BlobRow._make, "blob_by_number", blob)
+
+    def blobs_between(self, tree: int, low: bytes, high: bytes) -> list[BlobRow]:
+        return self._rows(BlobRow._make, "blobs_between", tree, low, high)
+
+    def blobs_unused(self, tree: int) -> list[BlobRow]:
+        return self._rows(BlobRow._make, "blobs_unused", tree)
+
+    def add_blob(self, row: BlobRow) -> int:
+        return self._insert("add_blob", row[1:])
+
+    def set_blob(self, row: BlobRow) -> None:
+        self._run(self._sql["set_blob"], (row.look, row.size, row.chunks, row.wrapped_key, row.mac, row.blob))
+
+    def delete_blob(self, blob: int) -> None:
+        self._run(self._sql["delete_chunks"], (blob << SEQ_BITS, blob << SEQ_BITS | MAX_SEQ))
+        self._run(self._sql["leave_object"], (blob,))
+        self._run(self._sql["delete_blob"], (blob,))
+
+    def add_chunk(self, pos: int, body: bytes) -> None:
+        self._run(self._sql["add_chunk"], (pos, body))
+
+    def chunk(self, pos: int) -> bytes | None:
+        row = self._one("chunk", pos)
+        return row[0] if row else None
+
+    def add_uses(self, user: int, blobs: Iterable[int]) -> None:
+        self._many("add_use", [(blob, user) for blob in blobs])
+
+    def blobs_used(self, low: int, high: int) -> list[int]:
+        return [blob for (blob,) in self._run(self._sql["blobs_used"], (low, high)).fetchall()]
+
+    def delete_uses(self, low: int, high: int) -> None:
+        used = self.blobs_used(low, high)
+        if not used:
+            return
+        self._run(self._sql["delete_uses"], (low, high))
+        for blob in used:
+            if not self._one("blob_in_use", blob)[0]:
+                self.delete_blob(blob)
+
+    def add_object(self, row: ObjectRow) -> None:
+        self._run(self._sql["add_object"], row)
+
+    def object(self, blob: int) -> ObjectRow | None:
+        return self._row(ObjectRow._make, "object", blob)
+
+    def objects_after(self, blob: int, limit: int) -> list[ObjectRow]:
+        return self._rows(ObjectRow._make, "objects_after", blob, limit)
+
+    def whole_object(self, name: bytes, blob: int, size: int) -> bool:
+        if self._run(self._sql["whole_object"], (size, name, blob)).rowcount != 1:
+            return False
+        self._run(self._sql["leave_others"], (blob, name))
+        return True
+
+    def objects_unfinished(self, before: int) -> list[ObjectRow]:
+        return self._rows(ObjectRow._make, "objects_unfinished", before)
+
+    def leave_unfinished(self, before: int) -> None:
+        self._run(self._sql["leave_unfinished"], (before,))
+
+    def objects_left(self, limit: int) -> list[ObjectRow]:
+        return self._rows(ObjectRow._make, "objects_left", limit)
+
+    def bytes_left(self) -> int:
+        return int(self._one("bytes_left")[0])
+
+    def object_named(self, name: bytes) -> bool:
+        return bool(self._one("object_named", name)[0])
+
+    def drop_objects(self, names: Sequence[bytes]) -> None:
+        self._many("drop_object", [(name,) for name in names])
+
+
+TABLES = ("runs", "nodes", "refs", "log", "blobs", "chunks", "quarantine", "objects")
+_BODIES = {"nodes": "set_body", "log": "set_log_body", "chunks": "set_chunk", "quarantine": "set_quarantined"}
+
+
+class SqlMaintenanceTx(Statements):
+    """See `clew.backends.MaintenanceTx`."""
+
+    __slots__ = ()
+
+    def sizes(self) -> dict[str, int]:
+        return dict(zip(TABLES, self._one("sizes"), strict=True))
+
+    def empty(self) -> bool:
+        return bool(self._one("empty")[0])
+
+    def headers(self, prefix: str) -> dict[str, bytes]:
+        return dict(self._run(self._sql["headers"], (prefix, prefix)).fetchall())
+
+    def set_state(self, state: str, key_id: bytes | None) -> None:
+        self._run(self._sql["set_state"], (state, key_id))
+
+    def runs_after(self, run: int, limit: int) -> list[tuple[RunRow, bytes | None]]:
+        return [(RunRow._make(row[1:]), row[0]) for row in self._run(self._sql["runs_after"], (run, limit))]
+
+    def rekey_runs(self, keys: Sequence[tuple[bytes | None, bytes, int]]) -> None:
+        self._many("rekey_run", keys)
+
+    def keys_otherwise(self, head: bytes | None, size: int) -> bool:
+        length = 0 if head is None else len(head)
+        return bool(self._one("keys_otherwise", *(length, head, size) * 3)[0])
+
+    def places_after(self, pos: int, limit: int) -> list[NodeLocation]:
+        return self._rows(locate, "places_after", pos, limit)
+
+    def log_after(self, pos: int, limit: int) -> list[LogRow]:
+        return self._rows(LogRow._make, "log_after", pos, limit)
+
+    def blobs_after(self, blob: int, limit: int) -> list[BlobRow]:
+        return self._rows(BlobRow._make, "blobs_after", blob, limit)
+
+    def chunks_after(self, pos: int, limit: int) -> list[tuple[int, bytes]]:
+        rows: list[tuple[int, bytes]] = self._run(self._sql["chunks_after"], (pos, limit)).fetchall()
+        return rows
+
+    def lengths_after(self, table: str, after: int, limit: int) -> list[int]:
+        return [row[0] for row in self._run(self._sql[f"lengths_{table}"], (after, limit))]
+
+    def rekey_ref(self, row: RefRow) -> None:
+        self._run(self._sql["rekey_ref"], (row.wrapped_key, row.mac, row.data, row.ref))
+
+    def set_bodies(self, table: str, bodies: Sequence[tuple[bytes, int]]) -> None:
+        self._many(_BODIES[table], bodies)
+
+    def quarantine_row(self, pos: int) -> QuarantineRow | None:
+        return self._row(QuarantineRow._make, "quarantined", pos)
+
+    def quarantined_after(self, pos: int, limit: int) -> list[QuarantineRow]:
+        return self._rows(QuarantineRow._make, "quarantined_after", pos, limit)
+
+    def add_quarantined(self, row: QuarantineRow) -> None:
+        self._store("add_quarantined", [row], "this message is already in quarantine")
+
+    def drop_quarantined(self, low: int, high: int) -> None:
+        self._run(self._sql["drop_quarantined"], (low, high))
+
+    def refs_named(self, kind: str, key: bytes) -> list[RefRow]:
+        return self._rows(RefRow._make, "refs_named", kind, key)
+
+    def labels(self, ref: int) -> list[bytes]:
+        return [row[0] for row in self._run(self._sql["labels"], (ref,))]
+
+    def growth(self, ord: int) -> Growth:
+        found = Growth._make(self._one("growth", ord))
+        if not isinstance(found.last, int) or found.last >= 1 << 62:
+            raise Corrupted("a node", "its number in the commit order is impossible")
+        return found
+
+    def ord_id(self, ord: int) -> bytes | None:
+        row = self._one("ord_id", ord)
+        return row[0] if row else None
+
+    def deletions_after(self, after: int, limit: int) -> list[tuple[int, int, int]]:
+        rows: list[tuple[int, int, int]] = self._run(self._sql["forgotten"], (after, limit)).fetchall()
+        return rows
+
 
 REMEMBERED = 100_000
 """Number of recorded deletions. A search index that has missed more of them is rebuilt."""

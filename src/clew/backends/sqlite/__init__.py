@@ -12,8 +12,8 @@ from clew.backends import Backup, Call, Durability, EpochChanged, HeadState, Job
 from clew.backends.listeners import ChangeListener, Watching
 from clew.backends.problems import ODD
 from clew.backends.process import OpenBackend
-from clew.backends.sqlite import forked
-from clew.backends.sqlite.batches import Batches
+from clew.backends.rows import FORMAT
+from clew.backends.sqlite import connection
 from clew.backends.sqlite.connection import (
     ANY,
     DRIVER,
@@ -25,13 +25,11 @@ from clew.backends.sqlite.connection import (
     translate,
     translate_os,
 )
-from clew.backends.sqlite.group_commit import Committer
+from clew.backends.sqlite.group_commit import Batches, Committer
 from clew.backends.sqlite.identity import OpenFiles, resolve
-from clew.backends.sqlite.opening import Opener
-from clew.backends.sqlite.readers import Readers
+from clew.backends.sqlite.opening import Opener, Readers
 from clew.backends.sqlite.rows import SQLiteTx
 from clew.backends.sqlite.writer import Writer
-from clew.backends.tables import FORMAT
 from clew.base.loading import loading
 from clew.base.outside import StoreFiles
 from clew.errors import Closed, Invalid, ReadOnly, Unavailable
@@ -97,7 +95,7 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
                 self.writer.store_id = self.read(lambda tx: tx.header("store_id"))
             if self._held is not None:
                 self._held.note()
-            forked.register(self)
+            connection.register(self)
         except OSError as error:
             self.close()
             raise translate_os(error, self.path) from error
@@ -368,7 +366,7 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
         return backup(self.reader, path, progress)
 
     def connections(self) -> tuple[sqlite3.Connection | None, bool, list[sqlite3.Connection]]:
-        """See `clew.backends.sqlite.forked.Holder`."""
+        """See `clew.backends.sqlite.connection.Holder`."""
         if self._closed or self.memory:
             return None, False, []
         writer = None if self.writer.tx is None else self.writer.tx.conn

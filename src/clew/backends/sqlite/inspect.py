@@ -6,9 +6,9 @@ import sqlite3
 from collections.abc import Iterator
 
 from clew.backends.problems import BROKEN, Problem, describe
+from clew.backends.rows import FORMAT
 from clew.backends.sqlite.schema import differences, schema_of
 from clew.backends.sqlite.wal import check_wal
-from clew.backends.tables import FORMAT
 
 MESSAGES = 100
 """Maximum number of messages from SQLite's own check."""

@@ -6,8 +6,8 @@ import sqlite3
 from collections.abc import Iterator
 from functools import cache
 
+from clew.backends.rows import FORMAT
 from clew.backends.sql import migrations
-from clew.backends.tables import FORMAT
 from clew.base.loading import loading
 from clew.errors import Corrupted, clip
 

@@ -68,7 +68,7 @@ def pages_in_log(store: str) -> set[int]:
             while len(frame := file.read(_FRAME.size)) == _FRAME.size:
                 found.add(_FRAME.unpack(frame)[0])
                 file.seek(length - _FRAME.size, os.SEEK_CUR)
-    return found - {0}  # zeros at the end, not a frame: see `clew.backends.sqlite.log_space`
+    return found - {0}  # zeros at the end, not a frame: see `clew.backends.sqlite.reserve`
 
 
 def _read_log(path: str, size: int) -> Break | None:

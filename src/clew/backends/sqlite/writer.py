@@ -13,8 +13,7 @@ from clew.backends.problems import ODD
 from clew.backends.process import forks
 from clew.backends.sqlite.connection import ANY, NO_FILE, translate
 from clew.backends.sqlite.identity import OpenFiles
-from clew.backends.sqlite.log_space import LogSpace
-from clew.backends.sqlite.reserve import PAGE, Reserve
+from clew.backends.sqlite.reserve import PAGE, LogSpace, Reserve
 from clew.backends.sqlite.rows import ADD_NODE, DATA_VERSION, EXTEND, SQLiteTx
 from clew.backends.sqlite.schema import check_schema
 from clew.backends.sqlite.write_queue import Turnstile

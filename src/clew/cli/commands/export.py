@@ -23,8 +23,7 @@ from clew.cli.output.times import since_option
 from clew.cli.setup.find import find_point
 from clew.cli.setup.open_store import open_for_reading, store_option
 from clew.exports.to_files import FORMS, Exported, Form, cpeconvo, exportable, parts, write
-from clew.store.jsonl.reader import restore
-from clew.store.jsonl.writer import jsonl
+from clew.store.jsonl import jsonl, restore
 
 Detail = Literal["prompts", "conversation", "full"]
 

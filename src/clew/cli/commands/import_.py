@@ -246,7 +246,7 @@ def _find(store: clew.Store, paths: list[str], asked: _Asked, roots: Sequence[st
 def _import_other(store: clew.Store, path: str, found: list[Found], asked: _Asked) -> int:
     """Imports a file or folder that no source recognises; returns the exit code."""
     from clew.cli.importing.other_files import from_export, from_runtime_folder
-    from clew.store.jsonl.lines import FIRST
+    from clew.store.jsonl import FIRST
 
     if not os.path.isfile(path):
         unreadable = {one.item.path: one.why for one in found if one.unreadable}

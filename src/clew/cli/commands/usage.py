@@ -41,7 +41,7 @@ Each answer counts once. Claude Code stores an answer as several lines, each wit
 Forks, resumed copies and retries repeat lines of earlier answers: they add nothing. Subagents count with the
 conversation that called them; 'clew usage ID' lists them. Lines that no model wrote count nothing.
 
-The cost is the one that the tool noted, where it did: opencode, pi, and programs that store a cost. All others are
+The cost is the one that the tool noted, where it did: opencode, pi, early versions of Claude Code. All others are
 priced per answer by your own prices ('clew config set prices.MODEL "input=3 output=15"'), then by the list: the price
 of its day, for the size of its prompt, with cache writes for an hour apart. These are list prices: subscriptions, batch
 and fast modes, taxes and discounts are not in it. Without a price, a cost is unknown and not a guess.
@@ -55,7 +55,8 @@ Why another tool shows another figure:
 - It shows input without the cached part, or reasoning beside the output.
 - Its days are those of another time zone: clew uses that of this machine.
 - Its prices are of another day, or without the price of cache writes for an hour and of large prompts.
-- /cost in Claude Code has requests that no transcript has, such as those for titles.
+- Claude Code notes one sum for a conversation, with requests that no transcript has, such as those for titles. It is
+  not divided by day or model: 'clew usage ID' and the page show it for the conversation, the other tables do not.
 - A bill has what was used outside of these conversations.
 """
 
@@ -210,6 +211,8 @@ def _conversation(found: ConversationUsage, titles: dict[str, str]) -> Iterator[
     yield from _table("part", rows, found.total)
     if found.priced_on is not None:
         yield dim(f"Cost at list price of {found.priced_on}.")
+    elif found.total.noted:
+        yield dim(f"The tool noted a cost of {money(found.total.noted)} for all of it.")
     if found.total.unpriced:
         models = ", ".join(sorted(plain(name) for name, one in found.models.items() if one.unpriced and name))
         yield dim(f"Cost unknown for {many(found.total.unpriced, 'answer')}{f' of {models}' if models else ''}.")

@@ -15,7 +15,7 @@ from clew.cli.output.json import Form, out_lines
 from clew.cli.output.progress import ProgressLine
 from clew.cli.output.text import bold, dim, many, note, out_json, out_jsonl, warn
 from clew.cli.setup.open_store import timeout_setting
-from clew.store.trial import trial
+from clew.store.store import trial
 
 if TYPE_CHECKING:
     from clew.agents import ImportReport, SkippedFile

@@ -13,8 +13,8 @@ import msgspec
 from clew.backends import ID, POS, Growth, NodeLocation, Tx
 from clew.backends.fts_tables import MODES, FtsTables, IndexRow, Mode, Part, short_id
 from clew.backends.open import open_search_index
+from clew.backends.problems import Damage
 from clew.base.messages import Message, ToolCall, texts
-from clew.engine.damage import Damage
 from clew.engine.engine import Engine
 from clew.engine.node import node_facts
 from clew.errors import ClewError, Corrupted

@@ -10,8 +10,8 @@ from typing import Any
 
 from clew.backends import ID, POS, NodeLocation, Words
 from clew.backends.fts_tables import Mode
+from clew.backends.problems import Damage
 from clew.base.messages import ROLES
-from clew.engine.damage import Damage
 from clew.engine.engine import Engine
 from clew.engine.node import microseconds
 from clew.errors import Corrupted, Unavailable

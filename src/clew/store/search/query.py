@@ -13,10 +13,10 @@ from typing import Any
 
 from clew.backends import ID, MAX_POS, MAX_SEQ, POS, SEQ_BITS, NodeLocation, RefRow, RunRow, Tx
 from clew.backends.fts_tables import Mode, short_id
+from clew.backends.problems import Damage
 from clew.base.messages import ROLES, Role
 from clew.base.values import whole_number
 from clew.engine import paths
-from clew.engine.damage import Damage
 from clew.engine.engine import Engine
 from clew.engine.node import Node, microseconds, node_row, run_info
 from clew.engine.refs import BRANCH

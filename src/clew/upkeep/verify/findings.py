@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from clew.backends import MAX_POS, MAX_SEQ, SEQ_BITS, Reader, tables
-from clew.backends.problems import BROKEN, describe
-from clew.backends.tables import Table
+from clew.backends import MAX_POS, MAX_SEQ, SEQ_BITS, Reader, rows
+from clew.backends.problems import BROKEN, Damage, describe
+from clew.backends.rows import Table
 from clew.base import ids
-from clew.engine.damage import Damage
 from clew.engine.engine import Engine
 from clew.errors import Corrupted
 
@@ -42,7 +41,7 @@ class Report(NamedTuple):
         return not self.damage
 
 
-CHUNKS = tables.CHUNKS._replace(columns={"pos": int})
+CHUNKS = rows.CHUNKS._replace(columns={"pos": int})
 """Without the bodies, which are large."""
 _WHAT = {"trees": "tree", "nodes": "node", "runs": "run", "refs": "ref", "blobs": "blob", "chunks": "blob"}
 """The kind of damage in a table, if it differs from the table's name."""

@@ -1,32 +1,58 @@
-"""Checks trees, runs and nodes: signatures, positions, and that each continues its parent."""
+"""Checks of the rows of a store: trees, runs and nodes, refs and logs, attachments."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from clew.backends import BODY, FACTS, ID, MAX_SEQ, POS, SEQ_BITS, QuarantineRow, RunRow, creation_counter
-from clew.backends.problems import BROKEN
-from clew.backends.tables import FORGOTTEN, NODES, QUARANTINE, RUNS, TREES
+from clew.backends import (
+    BODY,
+    FACTS,
+    ID,
+    MAX_SEQ,
+    POS,
+    SEQ_BITS,
+    BlobRow,
+    LogRow,
+    QuarantineRow,
+    RefRow,
+    RunRow,
+    creation_counter,
+)
+from clew.backends.problems import BROKEN, describe
+from clew.backends.rows import BLOBS, FORGOTTEN, LOG, NODES, NULL, QUARANTINE, REFS, RUNS, TREES
 from clew.base import codec, ids
 from clew.base.messages import ROLES, AnyMessage, Message
+from clew.engine import refs
+from clew.engine.blob_objects import ObjectLost, open_pieces
+from clew.engine.blobs import STAGED
 from clew.engine.node import body_context, run_info
 from clew.engine.sealing.envelope import (
     MISTYPED,
     NO_ID,
+    Box,
+    blob_fields,
+    blob_owner,
+    chunk_context,
     facts,
+    log_context,
     node_place,
     quarantine_context,
     quarantine_parts,
+    ref_context,
+    ref_fields,
+    ref_owner,
     run_fields,
     totals,
 )
-from clew.errors import ClewError
+from clew.engine.session_data import SessionData
+from clew.errors import ClewError, Unavailable
 from clew.providers.neutral import neutral
-from clew.upkeep.verify.findings import Findings, place
+from clew.upkeep.verify.findings import CHUNKS, Findings, place
 
 CHECKSUM = "its checksum does not match"
 NO_END = "no session ends there: a session was removed, or restored to an earlier state"
@@ -257,7 +283,7 @@ def _check_node(found: Findings, run: RunRow, row: _Row, above: _Parent | None) 
                 counted = _totals(row[FACTS])
                 if above.totals is not None and counted != _add(above.totals, message):
                     problems.append("its totals do not continue those of its parent")
-            problems += _blob_problems(found, run, row, said)
+            problems += _missing_blobs(found, run, row, said)
     except ODD as error:
         problems.append(f"its body does not decode ({type(error).__name__})")
     if above is not None and row[_ORD] <= above.ord:
@@ -294,7 +320,7 @@ def _add(totals: _Totals, message: Message) -> _Totals:
     )
 
 
-def _blob_problems(found: Findings, run: RunRow, row: _Row, said: AnyMessage) -> Iterator[str]:
+def _missing_blobs(found: Findings, run: RunRow, row: _Row, said: AnyMessage) -> Iterator[str]:
     """Problems of the blobs that a message uses: missing, or without a row for this use."""
     for digest in codec.blobs_of(said):
         blob = found.tx.blobs.blob(run.tree, found.engine.blob_hash(run.tree, digest))
@@ -312,3 +338,237 @@ def _index_problems(found: Findings, row: _Row) -> Iterator[str]:
             continue  # SQLite's own check reported the index
         if at is None or at[0] != row[POS]:
             yield f"it is not found by its {column}"
+
+
+_HEAD = "SELECT n.id, u.tree FROM nodes n LEFT JOIN runs u ON u.run = n.pos >> 24 WHERE n.pos = ?"
+_SESSIONS, _CHECKPOINT = ("session", "subagent"), "checkpoint"
+_session = msgspec.json.Decoder(SessionData).decode
+_any = msgspec.json.Decoder().decode
+
+
+def check_refs(found: Findings) -> None:
+    """Checks every ref with its labels, and that every label has a ref."""
+    sessions = 0
+    for number, row in found.scan(REFS):
+        if row is None:
+            continue
+        ref = RefRow._make(row)
+        sessions += ref.kind == "session"
+        try:
+            problems = list(_problems(found, ref))
+        except ODD as error:
+            problems = [(f"it cannot be checked ({type(error).__name__})", None)]
+        name = ids.text(ref.key) if len(ref.key) == 16 else str(number)
+        for problem, pos in problems:
+            found.add(ref.kind if ref.kind.isidentifier() else "ref", name, problem, pos=pos, ref=number)
+    found.counts["sessions"] = sessions
+    orphans = "SELECT DISTINCT ref FROM labels WHERE ref NOT IN (SELECT ref FROM refs) LIMIT 100"
+    for (number,) in found.reader.execute(orphans).fetchall():
+        found.add("label", f"labels of ref {number}", "there is no such ref")
+
+
+def _problems(found: Findings, ref: RefRow) -> Iterator[tuple[str, int | None]]:
+    """Problems, each with the position it concerns, if there is one."""
+    if not found.engine.seal.is_signed(ref_fields(ref), ref.wrapped_key, ref.mac):
+        yield CHECKSUM, None
+    yield from _data_problems(found, ref)
+    if not ref.hold and refs.is_hold_listed(found.engine, found.tx, ref):
+        yield "its row says that it is not held, but it is", None
+    if ref.owner is not None and found.one("SELECT 1 FROM refs WHERE ref = ? AND ref != ?", ref.owner, ref.ref) is None:
+        yield f"its owner, ref {ref.owner}, is missing", None
+    workspace = None if ref.tree is None else found.tx.tree_workspace(ref.tree)
+    if ref.tree is not None and workspace != ref.workspace:
+        yield "its tree is missing" if workspace is None else "its tree belongs to another workspace", None
+    if ref.head is None:
+        if ref.head_id is not None:
+            yield "its head has an id but no position", None
+        return
+    head = found.one(_HEAD, ref.head)
+    if head is None:
+        yield f"its head, {place(ref.head)}, is missing", ref.head
+    elif head != (ref.head_id, ref.tree):
+        yield f"its head is not the message it names: {place(ref.head)} is another", ref.head
+
+
+def _data_problems(found: Findings, ref: RefRow) -> Iterator[tuple[str, None]]:
+    payload = found.engine.seal.box(ref.wrapped_key, ref_owner(ref.key)).open(ref.data, ref_context(ref))
+    if payload is None:
+        yield "the checksum of its data does not match", None
+        return
+    if not payload or payload[0] not in ((1, 2) if ref.kind == _CHECKPOINT else (1,)):
+        yield f"its data has the unknown tag {payload[0] if payload else 0}", None
+        return
+    if ref.kind not in _SESSIONS:
+        _any(payload[1:])
+        return
+    data = _session(payload[1:])
+    look = found.engine.lookup_hash
+    if ref.look != (None if data.cwd is None else look("cwd", data.cwd.encode())):
+        yield "its lookup hash does not match its directory", None
+    if found.tx.maintenance.labels(ref.ref) != sorted(look("label", label.encode()) for label in data.labels):
+        yield "its lookup hashes do not match its labels", None
+
+
+_NAME = 32
+_OBJECT: tuple[Any, ...] = (bytes, (int, NULL), int, int)
+
+
+def check_log(found: Findings) -> None:
+    """Entries open, belong to a ref, and have no gap between them."""
+    ref, expected = -1, 0
+    box: Box | None = None
+    for pos, row in found.scan(LOG):
+        if pos >> SEQ_BITS != ref:
+            ref, expected = pos >> SEQ_BITS, 0
+            owner = found.one("SELECT wrapped_key, key FROM refs WHERE ref = ?", ref)
+            try:
+                box = None if owner is None else found.engine.seal.box(owner[0], ref_owner(owner[1]))
+            except MISTYPED:
+                box = None  # check_refs reports the ref
+            if owner is None:
+                found.add("log", f"log of ref {ref}", "there is no such ref")
+        if pos & MAX_SEQ > expected:
+            found.add("log", f"entry {expected} of ref {ref}", "it is missing", ref=ref)
+        expected = (pos & MAX_SEQ) + 1
+        if row is None or box is None:
+            continue
+        entry = LogRow._make(row)
+        if box.open(entry.body, log_context(entry.pos, entry.created_at, entry.id)) is None:
+            found.add("log", f"entry {pos & MAX_SEQ} of ref {ref}", CHECKSUM, ref=ref)
+
+
+def check_blobs(found: Findings) -> None:
+    """Every blob is signed, has all its pieces, and their content matches its lookup hash."""
+    for number, row in found.scan(BLOBS):
+        if row is None:
+            continue
+        try:
+            problems = list(_blob_problems(found, BlobRow._make(row)))
+        except Unavailable:
+            raise  # a network error is not damage
+        except ODD as error:
+            odd = f"it cannot be checked ({type(error).__name__})"
+            problems = [describe(error) if isinstance(error, BROKEN) else odd]
+        for problem in problems:
+            found.add("blob", f"blob {number}", problem, pos=_shown_at(found, number))
+    blob, chunks = -1, 0
+    for pos, _ in found.scan(CHUNKS):
+        if pos >> SEQ_BITS != blob:
+            blob = pos >> SEQ_BITS
+            whole = found.one("SELECT chunks, look FROM blobs WHERE blob = ?", blob)
+            strange = whole is None or not isinstance(whole[0], int) or not isinstance(whole[1], bytes)
+            chunks = -1 if strange else MAX_SEQ if _unfinished(whole[1]) else whole[0]
+            if whole is None:
+                found.add("blob", f"piece of blob {blob}", "there is no such blob")
+        if 0 <= chunks <= pos & MAX_SEQ:
+            found.add("blob", f"blob {blob}", "it has more pieces than its row states", pos=_shown_at(found, blob))
+            chunks = -1
+
+
+def check_uses(found: Findings) -> None:
+    """Every use of a blob is by a message or ref that refers to it."""
+    count = 0
+    for blob, user in found.stream('SELECT blob, "user" FROM uses'):
+        count += 1
+        try:
+            problem = _use_problem(found, blob, user)
+        except ODD as error:
+            problem = f"it cannot be checked ({type(error).__name__})"
+        if problem is not None:
+            known = isinstance(user, int)
+            pos, ref = user if known and user > 0 else None, -user if known and user <= 0 else None
+            found.add("use", f"use of blob {blob}", problem, pos=pos, ref=ref)
+    found.counts["uses"] = count
+
+
+def check_objects(found: Findings) -> None:
+    """An object belongs to one blob or to none; a blob has at most one object, and then no pieces in the store."""
+    count, last = 0, None
+    for row in found.stream("SELECT name, blob, size, created_at FROM objects ORDER BY blob"):
+        count += 1
+        if not all(map(isinstance, row, _OBJECT)) or len(row[0]) != _NAME:
+            found.add("object", f"object {count}", "a column has a value of the wrong kind")
+            continue
+        name, blob, size, _ = row
+        problem = None
+        if blob is not None and found.one("SELECT 1 FROM blobs WHERE blob = ?", blob) is None:
+            problem = "there is no such blob"
+        elif blob is not None and size:
+            if blob == last:
+                problem = "its blob has another object"
+            elif found.tx.blobs.chunk(blob << SEQ_BITS) is not None:
+                problem = "its blob has pieces in the store"
+            last = blob
+        if problem is not None:
+            found.add("object", f"object {name[16:].hex()} of blob {blob}", problem)
+    found.counts["objects"] = count
+
+
+def _blob_problems(found: Findings, blob: BlobRow) -> Iterator[str]:
+    if found.one("SELECT 1 FROM trees WHERE tree = ?", blob.tree) is None:
+        yield f"its tree {blob.tree} is missing"
+    if _unfinished(blob.look):  # uploading, or interrupted: no message uses it, and it is removed later
+        if blob.mac:
+            yield "it is unfinished, but signed"
+        return
+    if not found.engine.seal.is_signed(blob_fields(blob), blob.wrapped_key, blob.mac):
+        yield CHECKSUM
+    digest, size = sha256(), 0
+    kept = found.tx.blobs.object(blob.blob)
+    if kept is not None and found.engine.bucket is None:
+        found.counts["unread"] = found.counts.get("unread", 0) + 1
+        return
+    try:
+        for payload in _pieces(found, blob) if kept is None else open_pieces(found.engine, blob, kept, blob.chunks):
+            digest.update(payload)
+            size += len(payload)
+    except ObjectLost as lost:
+        # Objects are not part of the snapshot: it may have been deleted or replaced since.
+        if kept is None or found.engine.read(lambda tx: tx.blobs.object(blob.blob)) == kept:
+            yield lost.why
+        return
+    if size != blob.size or found.engine.blob_hash(blob.tree, digest.hexdigest()) != blob.look:
+        yield "its content does not match its lookup hash"
+
+
+def _pieces(found: Findings, blob: BlobRow) -> Iterator[bytes]:
+    """The pieces of a blob that are in the store. ObjectLost."""
+    box = found.engine.seal.box(blob.wrapped_key, blob_owner(blob.tree, blob.blob))
+    for number in range(min(blob.chunks, MAX_SEQ)):
+        pos = blob.blob << SEQ_BITS | number
+        body = found.tx.blobs.chunk(pos)
+        payload = None if body is None else box.open(body, chunk_context(pos))
+        if payload is None:
+            raise ObjectLost(f"its piece {number} is {'missing' if body is None else 'damaged'}")
+        yield payload
+
+
+def _use_problem(found: Findings, blob: int, user: int) -> str | None:
+    row = found.one("SELECT tree, look FROM blobs WHERE blob = ?", blob)
+    if row is None:
+        return "there is no such blob"
+    if user <= 0:
+        known = found.one("SELECT 1 FROM refs WHERE ref = ?", -user) is not None
+        return None if known else f"ref {-user}, which uses it, is missing"
+    at = found.tx.node_at(user)
+    if at is None:
+        return "the message that uses it is missing"
+    if at.row[BODY] == b"":
+        return None  # in quarantine: its uses are unknown until it is restored
+    shown = codec.blobs_of(found.engine.node(at).said)
+    if at.tree != row[0] or row[1] not in {found.engine.blob_hash(at.tree, digest) for digest in shown}:
+        return f"node {ids.text(at.row[ID])} does not use it"
+    return None
+
+
+def _unfinished(look: bytes) -> bool:
+    return look.startswith(STAGED) and len(look) == len(STAGED) + 16
+
+
+def _shown_at(found: Findings, blob: int) -> int | None:
+    """The position of a message that uses a blob."""
+    try:
+        row = found.one('SELECT "user" FROM uses WHERE blob = ? AND "user" > 0 LIMIT 1', blob)
+    except BROKEN:
+        return None
+    return None if row is None else row[0]
