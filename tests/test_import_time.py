@@ -83,7 +83,7 @@ def test_reading_waits_for_nothing_but_what_it_needs(tmp_path: Path) -> None:
     loaded = set(run(f"import sys, clew; {read}; print(*sys.modules)").split())
     parts = "engine.audit store.attachments engine.blobs engine.deletion engine.log store.nodes engine.blob_objects "
     parts += "store.search.query engine.trash engine.watch"
-    inner = "migrate run_scrub listener"
+    inner = "migrate cleaning listener"
     idle = {f"clew.{name}" for name in parts.split()} | {f"clew.backends.sqlite.{name}" for name in inner.split()}
     known = set(run("import sys, msgspec, sqlite3, threading; print(*sys.modules)").split())
     assert not (idle | {"queue", "weakref", "hashlib"}) & (loaded - known)

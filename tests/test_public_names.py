@@ -124,7 +124,7 @@ def public(module: ModuleType) -> Iterator[tuple[str, object]]:
         "convert convert.report convert.core testing.snapshots "
         "chat.aio providers.base_url chat.client chat.factory chat.conversation chat.claude_program "
         "chat.protocols providers.tools testing.providers.protocols testing.providers.server "
-        "agents.mcp agents.mcp.tools agents.mcp.http agents.mcp.answers "
+        "mcp mcp.tools mcp.http mcp.answers "
         "agents.cpe agents.cpe.reader agents.cpe.importer "
         "sources sources.contract sources.items sources.importer sources.run sources.runs sources.undo sources.survey "
         "sources.layout sources.registry sources.history"

@@ -311,7 +311,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
         AIO,
         ["aio/__init__:open", "aio/__init__:Opening", "aio/retention:Sweeper", "aio/proxy:Watch"],
     ),
-    ("clew.agents.mcp", "", ["agents/mcp/tools:server"]),
+    ("clew.mcp", "", ["mcp/tools:server"]),
     (
         "clew.agents.cpe",
         "",

@@ -37,9 +37,10 @@ RANKS: list[dict[str, str]] = [
         "retention": "expiry",
         "checkpoints": "working files",
         "convert": "conversion between providers",
+        "turns": "what is shown of a conversation: turns, answers, steps, notes",
     },
     {
-        "agents": "agent runtimes, MCP",
+        "agents": "agent runtimes",
         "chat": "model clients, recording",
         "records": "records kept by policy",
         "sources": "histories of other programs, read into a store",
@@ -51,7 +52,7 @@ RANKS: list[dict[str, str]] = [
         "aio": "async classes",
         "testing": "contracts as tests",
     },
-    {"web": "the web page, `clew serve`"},
+    {"web": "the web page, `clew serve`", "mcp": "a server that lets agents search and read, `clew mcp`"},
     {"cli": "the command line, `python -m clew`", "records.aio": "the async record service"},
 ]
 """From the bottom up. A module may import lower ranks, and of its own rank nothing but its own room."""
@@ -59,7 +60,7 @@ RANKS: list[dict[str, str]] = [
 RANK = {room: rank for rank, rooms in enumerate(RANKS, 1) for room in rooms}
 
 LIMITS = {
-    "entries in src/clew": 26,
+    "entries in src/clew": 28,
     "loose modules": 4,
     "ranks": 13,
     "rings": 0,
@@ -75,7 +76,7 @@ LIMITS = {
     "protocols with one implementation": 8,
 }
 CEILINGS: dict[str, int] = {
-    "lines": 86_300,
+    "lines": 88_000,
     "modules imported by one sibling only": 82,
     "protocols with one implementation": 15,
 }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from clew.agents.mcp.answers import escape_hidden
 from clew.base.visible import escape, paragraphs, plain
+from clew.mcp.answers import escape_hidden
 
 WRITING = [
     "\U0001f468\u200d\U0001f469\u200d\U0001f467",  # a family

@@ -38,7 +38,7 @@ def test_one_as_markdown(clew_cli, talk, tmp_path: Path):
     )
     full = clew_cli("export", session, "--as", "markdown").out
     assert full.startswith('---\ntitle: "A \\"title\\": x"\nid: ')
-    assert "**tool call** Bash" in full
+    assert "**Bash** `npm test`" in full
     short = clew_cli("export", session, "--as", "markdown", "--detail", "conversation").out
     assert "⚙ Bash: npm test" in short
     assert "aha" not in short
@@ -120,12 +120,12 @@ def test_a_compaction_in_an_export(clew_cli, talk, db: str):
         assert text.index("First question") < text.index("Compacted here.") < text.index("The summary")
 
 
-LONG = 300_000
+LONG = 150_000
 
 
 def long_parts(db: str) -> str:
     """A conversation with long parts of every kind, each with the word END as its last."""
-    long, lines = "x y " * (LONG // 4), "+line\n" * 60_000
+    long, lines = "x y " * (LONG // 4), "+line\n" * 30_000
     calls = {
         "Bash": {"command": f"{long}END"},
         "Edit": {"file_path": "a.py", "old_string": f"{long}END", "new_string": f"{lines}END"},

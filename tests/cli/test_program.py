@@ -482,7 +482,7 @@ def test_on_a_terminal(talk):
         assert "\x1b" not in on_a_terminal(*args, env={"NO_COLOR": "1"})[1]
         lines = [line.rpartition("\x1b[K")[2] for line in screen.splitlines()]  # without progress that was erased
         assert all(width(re.sub("\x1b\\[[0-9;]*m", "", line)) <= 60 for line in lines), screen
-    assert "word\nword" in on_a_terminal("show", talk("word " * 40), env={"NO_COLOR": "1"})[1]
+    assert "word\nword" in on_a_terminal("show", talk("word " * 40), env={"NO_COLOR": "1", "PAGER": ""})[1]
     code, screen = on_a_terminal(env={"TERM": "dumb"})
     assert code == 0
     assert "Commands:" in screen

@@ -49,6 +49,31 @@ def test_it_serves_until_it_is_interrupted(path: Path) -> None:
         assert "Traceback" not in errors
 
 
+def test_a_running_server_gives_another_url(path: Path) -> None:
+    """--url prints one that works once, for this store and as long as the server runs."""
+    clew.open(path).close()
+    env = {name: value for name, value in os.environ.items() if not name.startswith("CLEW_")}
+    env["HOME"] = str(path.parent)
+    ask = [sys.executable, "-m", "clew", "serve", "--url", "--db"]
+    running, first = start(path, "serve", "--port", "0")
+    try:
+        url = subprocess.run([*ask, str(path)], env=env, capture_output=True, text=True, check=True).stdout.strip()
+        other = subprocess.run([*ask, f"{path}2"], env=env, capture_output=True, text=True, check=False)
+        assert (other.returncode, other.stdout) == (3, "")
+        assert url.split("?")[0] == first.split("?")[0]
+        port, query = int(url.split(":")[2].partition("/")[0]), url.partition("enter")[2]
+        found = []
+        for _ in range(2):
+            with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
+                connection.request("GET", f"/enter{query}")
+                found.append(connection.getresponse().status)
+        assert found == [303, 401]
+    finally:
+        running.send_signal(signal.SIGINT)
+        running.communicate(timeout=10)
+    assert subprocess.run([*ask, str(path)], env=env, capture_output=True, check=False).returncode == 3
+
+
 def test_a_sealed_store_is_not_asked_for_on_the_terminal(path: Path) -> None:
     """Without a key the server starts, and the page asks."""
     with clew.open(path, key=clew.keys.generate()) as store:

@@ -41,16 +41,16 @@ def test_everything_that_was_said(clew_cli, talk):
     assert "5 messages" in head
     assert "/src/app" in head
     nodes = clew_cli("show", session, "--jsonl").lines
-    for part, node in zip(rest, nodes, strict=True):
+    shown = [node for node in nodes if node["role"] != "tool"]
+    for part, node in zip(rest, shown, strict=True):
         assert part.startswith(f"{node['role']} · {node['handle']} · ")
     assert rest[0].endswith("\n\nWhy is the build failing?\n")
     assert rest[1].splitlines()[0].endswith("· some-model")
     assert "\n> Look at\n> the log.\n" in rest[1]
     assert "\nI look.\n\n\tSoon.\n" in rest[1]
-    assert 'tool call run c1\n```json\n{\n  "cmd": "make"\n}\n```\n' in rest[1]
-    assert "tool result error c1\nexit 1\n" in rest[2]
-    assert "[image: image/png, screen.png]" in rest[3]
-    assert "[hologram]" in rest[4]
+    assert "✗ run make · error\n  cmd: make\n  exit 1\n" in rest[1]
+    assert "[image: image/png, screen.png]" in rest[2]
+    assert "[hologram]" in rest[3]
 
 
 def test_the_last_ones(clew_cli, talk):
@@ -105,9 +105,11 @@ def test_the_rest_of_a_damaged_talk_is_shown(clew_cli, talk, db):
 def documents(clew_cli, talk):
     """A talk with everything in it that could be taken for something else."""
     text = {"type": "text", "text": "<i>no</i>"}
+    hostile = "<script>alert(1)</script> ![x](http://x.test/a.png) [y](javascript:alert(2)) **bold**"
     return talk(
-        "<script>alert(1)</script> ![x](http://x.test/a.png) [y](javascript:alert(2)) **bold**",
+        hostile,
         {"role": "assistant", "blocks": [
+            {"type": "text", "text": hostile},
             {"type": "thinking", "text": "one two three"},
             {"type": "tool_call", "id": "c1", "name": "look", "arguments": {"a": "<b>"}},
         ]},
@@ -138,8 +140,9 @@ def test_a_page_links_to_the_web_and_to_mail_alone(clew_cli, talk):
     bad += ["vscode://x", "java\tscript:alert(1)", "&#106;avascript:alert(1)", "x.html", "#top"]
     words = [f"[link]({url})" for url in (*good, *bad)] + [f"<{url}>" for url in (*good, *bad)]
     words += ["[ref]", "", "[ref]: ms-msdt:/id"]
-    out = clew_cli("show", talk("\n\n".join(words)), "--as", "html").out
-    links = [link for link in re.findall('href="([^"]*)"', out) if link != "#m1"]
+    answer = {"role": "assistant", "blocks": [{"type": "text", "text": "\n\n".join(words)}]}
+    out = clew_cli("show", talk("Where?", answer), "--as", "html").out
+    links = [link for link in re.findall('href="([^"]*)"', out) if not link.startswith("#m")]
     assert {link.partition(":")[0].lower() for link in links} == {"http", "https", "mailto"}
     assert "ms-msdt:/id" in out
 
@@ -150,8 +153,7 @@ def test_folding(clew_cli, talk):
     for args in ["--fold"], ["--fold", "--as", "markdown"]:
         out = clew_cli("show", id, *args).out
         assert "> thinking, 3 words" in out
-        assert "⚙ look: <b>" in out
-        assert "⚙ error, 9 characters" in out
+        assert re.search("(✗|⚙) look:? <b> · error", out)
         assert "alert(1)" in out
     assert "one two three" in clew_cli("show", id, "--as", "markdown").out
 

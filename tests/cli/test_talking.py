@@ -352,7 +352,7 @@ def test_an_answer_is_drawn():
         ToolResult(call_id="1", content=(Text(text="clear\nskies"),)), Text(text="Clear."), Reply(text="Clear."),
     )  # fmt: skip
     assert lines == [
-        "A capital.", "", "It is Rome.", "", "I look.", '⚙ look(city="Rome") → clear skies', "", "Clear.",
+        "A capital.", "", "It is Rome.", "", "I look.", "⚙ look: Rome → clear skies", "", "Clear.",
     ]  # fmt: skip
 
 
@@ -376,7 +376,7 @@ def test_what_was_drawn_is_taken_back_in_another_width():
 
 def test_what_is_interrupted_is_drawn_too():
     """A call without its result, and half a block of code."""
-    assert drawn(ToolCall(id="1", name="look")) == ["⚙ look() …"]
+    assert drawn(ToolCall(id="1", name="look")) == ["⚙ look …"]
     assert drawn(Text(text="```python\nx = 1"))[-1].strip() == "x = 1"
 
 
@@ -396,7 +396,7 @@ def test_a_drawing_obeys_no_text():
     ):
         assert word in lines
     failed = ToolResult(call_id="1", content=(Text(text="\x1b]0;title\x07"),), is_error=True)
-    assert drawn(ToolCall(id="1", name="look"), failed) == ["⚙ look() ✗ \\x1b]0;title\\x07"]
+    assert drawn(ToolCall(id="1", name="look"), failed) == ["⚙ look ✗ \\x1b]0;title\\x07"]
 
 
 def test_the_first_interrupt_waits_for_a_save():

@@ -23,8 +23,8 @@ def options(meta: str, *, rounds: int, points: int, messages: int) -> list[str]:
 @pytest.mark.parametrize("meta", METAS)
 def test_an_acknowledged_append_survives_a_power_cut(tmp_path: Path, meta: str, rounds: int) -> None:
     """Every directory that a power cut could have left behind has all that was acknowledged."""
-    asked = options(meta, rounds=rounds, points=4, messages=12)
-    lab.assert_kept(lab.run("power", *asked, base=tmp_path), checks=rounds * 4 * SURVIVE)
+    asked = options(meta, rounds=rounds, points=3, messages=12)
+    lab.assert_kept(lab.run("power", *asked, base=tmp_path), checks=rounds * 3 * SURVIVE)
 
 
 def test_relaxed_durability_is_seen_to_lose(tmp_path: Path) -> None:

@@ -10,11 +10,14 @@ import pytest
 import clew
 from clew.base.messages import Media, Text, ToolCall, ToolResult
 from clew.exports import html
-from clew.exports.render import diff
-from clew.exports.render.message import Links, Renderer, entry
+from clew.exports.render.diff import render as render_diff
+from clew.exports.render.message import Links, Renderer
 from clew.exports.render.terminal import terminal
-from clew.exports.render.text import LONGEST, code, inline, markdown
-from clew.exports.render.tools import ShownCall, render_call, render_result
+from clew.exports.render.text import LONGEST, code, inline, markdown, prompt
+from clew.turns import diff
+from clew.turns.derive import items
+from clew.turns.model import entry
+from tests.turns.outline import entries, made
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -76,7 +79,7 @@ def test_hidden_characters_are_chips(char: str) -> None:
     for page in (markdown(f"a{char}b"), inline(f"a{char}b"), code(f"a{char}b", "python"), terminal(f"a{char}b")):
         assert chip in page
         assert char not in page
-    assert chip in diff.render(diff.compare("", f"a{char}b"), "x")
+    assert chip in render_diff(diff.compare("", f"a{char}b"), "x")
 
 
 def test_colours_of_a_terminal_become_classes() -> None:
@@ -120,8 +123,8 @@ LARGE_CALLS = [
 def test_any_part_of_a_call_may_be_huge(call: ToolCall) -> None:
     """A name, an id, a path, a line of a diff or an argument of megabytes gives a short page."""
     result = ToolResult(call_id=call.id, content=(Text(text="x" * HUGE),))
-    assert len(render_call(ShownCall(call, result), lambda _: "")) < 4 * LONGEST
-    assert len(render_result(result, lambda _: "")) < 2 * LONGEST
+    (answer,) = made(clew.assistant(call), clew.Message("tool", (result,)))
+    assert len(Renderer().article(answer)) < 5 * LONGEST
 
 
 HUGE_TEXTS = [
@@ -138,8 +141,10 @@ HUGE_TEXTS = [
 @pytest.mark.parametrize("text", HUGE_TEXTS, ids=["line", "brackets", "bidi", "marks", "colours", "bar", "json"])
 def test_hostile_text_is_rendered_soon(text: str) -> None:
     """A long line, brackets, hidden characters, colours or nested JSON neither grow nor keep the server busy."""
-    parts = [markdown(text), terminal(text), code(text, "python"), diff.render(diff.compare("", text), text)]
-    parts.append(render_result(ToolResult(call_id=text, content=(Text(text=text),)), lambda _: ""))
+    parts = [markdown(text), prompt(text), terminal(text), code(text, "python")]
+    parts.append(render_diff(diff.compare("", text), text))
+    (answer,) = made(clew.Message("tool", (ToolResult(call_id=text, content=(Text(text=text),)),)))
+    parts.append(Renderer().article(answer))
     for part in parts:
         assert len(part) < 6 * LONGEST
 
@@ -155,9 +160,9 @@ def test_colours_take_a_limited_time() -> None:
 def test_a_name_stays_inside_its_attribute(name: str) -> None:
     """A chip for a hidden character cannot be in an attribute: the name is escaped there instead."""
     media = Media(modality="image", mime_type="image/png", blob="0" * 64, name=name)
-    shown = Renderer([], Links(media=lambda _: "/x")).media(media) + diff.render([], name)
+    shown = Renderer(Links(media=lambda *_: "/x")).media(entries([clew.user("x")])[0], media) + render_diff([], name)
     attributes = {key for _, found in Tags(shown).seen for key in found if not key.startswith("aria-")}
-    assert attributes <= {"class", "href", "src", "alt", "loading", "width", "height", "title", "tabindex", "role"}
+    assert attributes <= {"class", "href", "src", "alt", "loading", "title", "tabindex", "role"}
     assert '"<span' not in shown
     assert "\u202e" not in shown
 
@@ -183,11 +188,9 @@ def talk(store: clew.Store) -> clew.Session:
 
 def test_a_call_is_one_line_with_its_result(store: clew.Store) -> None:
     """State, name and argument are on the line; inside is a terminal, a diff or JSON; the result has its anchor."""
-    entries = [entry(node) for node in talk(store).path()]
-    renderer = Renderer(entries)
-    shown = renderer.article(entries[1])
+    _, answer = items(map(entry, talk(store).path()))
+    shown = Renderer().article(answer)
     assert shown.count("<details") == 5
-    assert [renderer.is_inside(one) for one in entries] == [False, False, True, True, True]
     assert "<b>Bash</b><code>ls &lt;dir&gt;</code>" in shown
     assert '<span class="a2">ok</span>' in shown
     assert '<div class="l d">' in shown
@@ -195,25 +198,24 @@ def test_a_call_is_one_line_with_its_result(store: clew.Store) -> None:
     assert "Failed: " in shown
     assert "No result stored: " in shown
     assert all(f'id="m{number}"' in shown for number in (3, 4, 5))
-    assert [renderer.article(one) for one in entries[2:]] == ["", "", ""]
 
 
 def test_a_result_without_its_call_stands_alone(store: clew.Store) -> None:
     """A window that begins with a result still shows it."""
-    entries = [entry(node) for node in talk(store).path()][2:]
-    assert "Result of c1" in Renderer(entries).article(entries[0])
+    (answer,) = items([entry(node) for node in talk(store).path()][2:])
+    assert "Result of c1" in Renderer().article(answer)
 
 
 def test_unknown_is_not_zero(store: clew.Store) -> None:
-    """An answer without tokens or cost says that they are unknown."""
+    """An answer without tokens, or with zeros, has no line of tokens; the others have one."""
     session = store.sessions.create()
     session.append(clew.assistant("a"))
     session.append(clew.assistant("b", usage=clew.Usage(input=1200, output=3)))
+    session.append(clew.assistant("0", usage=clew.Usage(input=0, output=0)))
     session.append(clew.assistant("c", usage=clew.Usage(input=1, output=2, cost=130_000)))
-    one, two, three = (Renderer([entry(node)]).article(entry(node)) for node in session.path())
-    assert "tokens and cost unknown" in one
+    one, two, zero, three = (Renderer().article(item) for item in items(map(entry, session.path())))
+    assert "foot" not in one + zero
     assert "1,200 in · 3 out" in two
-    assert "cost unknown" in two
     assert "$0.13" in three
 
 

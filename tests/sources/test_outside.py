@@ -336,25 +336,26 @@ def test_lines_that_end_with_cr(store: clew.Store, tmp_path: Path) -> None:
     assert done.skipped
 
 
-def test_time_grows_with_the_size(store: clew.Store, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("size", "limit"), [(10_000, 8), (30_000, 150)], ids=["short", "long"])
+def test_time_grows_with_the_size(store: clew.Store, tmp_path: Path, size: int, limit: int) -> None:
     """A cut-off text with quotes, and a tree of empty nodes, take as many steps as they have bytes."""
     cut = tmp_path / "cut" / "conversations.json"
     cut.parent.mkdir()
-    cut.write_bytes(b'[{"mapping": {}, "current_node": "' + b'\\"' * 2_000_000)
-    nodes: dict[str, Any] = {str(n): {"id": str(n), "parent": str(n - 1) if n else None} for n in range(30_000)}
-    for n in range(30_000):
+    cut.write_bytes(b'[{"mapping": {}, "current_node": "' + b'\\"' * size * 70)
+    nodes: dict[str, Any] = {str(n): {"id": str(n), "parent": str(n - 1) if n else None} for n in range(size)}
+    for n in range(size):
         message = {"author": {"role": "user"}, "content": {"content_type": "text", "parts": ["x"]}}
-        nodes[f"m{n}"] = {"id": f"m{n}", "parent": "29999", "message": message}
+        nodes[f"m{n}"] = {"id": f"m{n}", "parent": str(size - 1), "message": message}
     tree = tmp_path / "tree" / "conversations.json"
     tree.parent.mkdir()
     tree.write_text(json.dumps([{"conversation_id": "c", "current_node": "m0", "mapping": nodes}]))
-    resource.setrlimit(resource.RLIMIT_CPU, (_cpu() + 150, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+    resource.setrlimit(resource.RLIMIT_CPU, (_cpu() + limit, resource.getrlimit(resource.RLIMIT_CPU)[1]))
     try:
         (done,) = imported(store, cut)
         assert "ends in the middle" in done.skipped[0]
         (found,) = find([str(tree)])
         assert found.source is not None
-        assert sum(1 for _ in found.source.read(found.item)) > 30_000
+        assert sum(1 for _ in found.source.read(found.item)) > size
     finally:
         hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
         resource.setrlimit(resource.RLIMIT_CPU, (hard, hard))

@@ -8,8 +8,8 @@ import pytest
 
 import clew
 from clew.agents import jsonl
-from clew.agents.mcp import answers
 from clew.errors import Invalid
+from clew.mcp import answers
 from clew.providers.wire import load
 
 LONG = "9" * 5000

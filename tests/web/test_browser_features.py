@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import wave
 from collections.abc import Iterator
 from io import BytesIO
@@ -443,3 +444,104 @@ def test_axe_finds_nothing_on_the_other_pages(
     locked = visit(browser, sealed[0], color_scheme=scheme, bypass_csp=True)
     assert Axe().run(locked).response["violations"] == []
     locked.context.close()
+
+
+def marked(page: Any, low: int, high: int) -> bool:
+    """Whether the list of prompts comes to mark a message between these numbers as the one that is read."""
+    for _ in range(200):
+        one = page.locator("#outline [aria-current]")
+        if one.count() and low <= int(one.first.get_attribute("data-number")) <= high:
+            return True
+        page.wait_for_timeout(25)
+    return False
+
+
+def test_the_list_of_prompts_follows_what_is_read(browser: Any, site: Any, long: clew.Session) -> None:
+    """It marks the prompt of what is read: after a key, while scrolling, and after jumps beyond the part it has."""
+    server, _, _ = site
+    page = visit(browser, server, f"/c/{long.id}")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    assert page.evaluate("document.activeElement.id") == "m3"
+    assert marked(page, 3, 3)
+    page.goto(f"{page.url.partition('#')[0]}?from=2001#m2010")
+    assert marked(page, 2009, 2009)
+    page.evaluate("document.activeElement.blur(); document.getElementById('m2040').scrollIntoView()")
+    page.wait_for_selector("#m2060", state="attached")
+    page.evaluate("document.getElementById('m2060').scrollIntoView()")
+    assert marked(page, 2055, 2063)
+    page.goto(f"{page.url.partition('?')[0]}?from=1#m2")
+    for _ in range(24):  # further than the list reaches, without a new page
+        last = page.locator("article.msg").last
+        last.scroll_into_view_if_needed()
+        page.locator(f"#m{int(last.get_attribute('id')[1:]) + 1}").wait_for(state="attached")
+    number = int(page.locator("article.msg").last.get_attribute("id")[1:])
+    page.evaluate(f"document.getElementById('m{number - 20}').scrollIntoView()")
+    assert marked(page, number - 26, number - 15)
+    page.context.close()
+
+
+def test_many_branches_are_folded_and_filtered(browser: Any, site: Any) -> None:
+    """Beyond ten they are folded; the filter looks at all; long titles end with an ellipsis inside the panel."""
+    server, store, _ = site
+    session = store.sessions.create(title="Marathon")
+    session.append([clew.user("start"), clew.assistant("ok")])
+    for number in range(14):
+        session.append([clew.user(f"attempt {number} " + "with a long title " * 6), clew.assistant("no")])
+        session.rewind(session.path()[1].id)
+    session.append([clew.user("the last way"), clew.assistant("done")])
+    page = visit(browser, server, f"/c/{session.id}")
+    panel = page.locator("#branches")
+    assert panel.locator(".stubs > li:visible").count() == 10
+    inside = "e => e.getBoundingClientRect().right <= document.getElementById('branches').getBoundingClientRect().right"
+    assert all(one.evaluate(inside) for one in panel.locator(".stubs > li:visible .cut").all())
+    cut = panel.locator(".stubs .cut").first
+    assert cut.evaluate("e => e.scrollWidth > e.clientWidth && getComputedStyle(e).textOverflow") == "ellipsis"
+    page.fill("#branch-q", "attempt 13")
+    assert panel.locator(".stubs > li:visible").count() == 1
+    page.fill("#branch-q", "")
+    page.check("#all-branches")
+    assert panel.locator(".stubs > li:visible").count() == 14
+    page.context.close()
+
+
+def test_the_list_is_live(browser: Any, site: Any) -> None:
+    """A conversation that begins meanwhile appears, and the row that has the focus keeps it."""
+    server, store, _ = site
+    page = visit(browser, server)
+    row = page.locator(".row-t a").first
+    row.focus()
+    kept = row.get_attribute("href")
+    store.sessions.create(title="Began meanwhile").append(clew.user("hello"))
+    page.get_by_role("link", name="Began meanwhile").wait_for()
+    assert page.evaluate("document.activeElement.getAttribute('href')") == kept
+    page.context.close()
+
+
+def test_the_key_of_commands_is_ctrl(browser: Any, site: Any) -> None:
+    """Elsewhere than on a Mac."""
+    server, _, _ = site
+    page = visit(browser, server)
+    assert page.locator("[data-do=palette] kbd").inner_text() == "Ctrl K"
+    page.context.close()
+
+
+def test_a_search_that_waits_for_the_index_says_so(browser: Any, site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The results below the field say how far the index is, and then have the matches."""
+    server, store, _ = site
+    store.sessions.create(title="Zebra").append(clew.user("a zebra in the index"))
+    search, go_on = clew.Store.search, threading.Event()
+
+    def slow(self: clew.Store, *words: Any, progress: Any = None, **more: Any) -> Any:
+        if progress is not None:
+            progress(21, 50)
+            go_on.wait(10)
+        return search(self, *words, progress=progress, **more)
+
+    monkeypatch.setattr(clew.Store, "search", slow)
+    page = visit(browser, server)
+    page.fill("#q", "zebra")
+    page.locator("#hits-n", has_text="Searching … 42 %").wait_for()
+    go_on.set()
+    page.locator("#hits-n", has_text="1 match in 1 conversation").wait_for()
+    page.context.close()

@@ -17,7 +17,7 @@ import clew
 from clew.web.app import make_app
 from clew.web.downloads import sniff
 from clew.web.guard import MAX_BODY
-from clew.web.server import Server, listen
+from clew.web.server import Server, fresh_url, listen
 from tests.web.conftest import Client, Opener
 
 
@@ -27,6 +27,7 @@ def routes(session: clew.Session) -> list[str]:
         "/", "/conversations.json", "/conversations.md", "/search?q=a", "/search.json?q=a", "/search.md?q=a", "/trash",
         f"/c/{id}", f"/c/{id}.json", f"/c/{id}.md", f"/c/{id}/messages", f"/c/{id}/events", f"/c/{id}/compare?b={node}",
         f"/c/{id}/compare.json?b={node}", f"/c/{id}/m/{node}", f"/c/{id}/m/{node}/raw", f"/c/{id}/m/{node}/raw.json",
+        f"/c/{id}/m/{node}/media/0",
         f"/c/{id}/export/markdown", f"/c/{id}/blob/{'0' * 64}", "/static/x.js", "/trash.json", "/trash.md",
         "/usage", "/usage.json", "/usage.md",
         f"/c/{id}/outline", f"/c/{id}/outline.json", f"/c/{id}/outline.md", f"/c/{id}/find.json?q=a",
@@ -460,3 +461,27 @@ def test_a_command_to_copy_is_one_command(client: Client, store: clew.Store, id:
     page = client.get(f"/c/{session.id}").text
     assert "claude --resume" not in page
     assert f"clew chat -c {session.handle}" in page
+
+
+def test_a_url_is_for_the_user_who_started_the_server(client: Client) -> None:
+    """Neither a cookie, as a page sends it, nor a wrong value gets another one-time token."""
+    path, wrong = "/fresh", {"Cookie": None, "Authorization": "Bearer wrong"}
+    for headers in ({}, {"Cookie": None}, wrong, {"Authorization": f"Bearer {client.server.guard.page_token}"}):
+        assert client.ask(path, headers=headers).status == 401
+    right = {"Cookie": None, "Authorization": f"Bearer {client.server.guard.secret}"}
+    assert client.ask(path, "POST", headers={**right, "Origin": client.origin}).status == 401
+    token = client.ask(path, headers=right).text.strip()
+    assert client.ask(f"/enter?token={token}", headers={"Cookie": None}).status == 303
+    assert client.ask(f"/enter?token={token}", headers={"Cookie": None}).status == 401
+
+
+def test_how_to_reach_a_server_is_for_its_user_alone(client: Client, tmp_path: Path) -> None:
+    """The file with it is private, and goes when the server ends."""
+    path = tmp_path / "serve"
+    with client.server.findable(str(path)):
+        assert path.stat().st_mode & 0o777 == 0o600
+        url = fresh_url(str(path))
+        assert url is not None
+        assert client.ask(url.removeprefix(client.origin), headers={"Cookie": None}).status == 303
+    assert not path.exists()
+    assert fresh_url(str(path)) is None

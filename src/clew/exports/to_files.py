@@ -8,16 +8,20 @@ import tempfile
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple
+from urllib.parse import quote
 
 from clew.agents.cpe.writer import write_file
 from clew.base import files
+from clew.base.messages import Media
 from clew.errors import Conflict, Corrupted, Invalid, NotFound
+from clew.exports.images import ENDINGS, read_image
 from clew.exports.to_html import html
 from clew.exports.to_markdown import Detail, markdown
 from clew.exports.to_native import native, native_files
 from clew.store.jsonl import jsonl, refuse_export
 from clew.store.session import Session
 from clew.store.store import Store
+from clew.turns.model import Entry
 
 Form = Literal["native", "jsonl", "markdown", "html", "cpeconvo"]
 FORMS: dict[Form, str] = {
@@ -80,7 +84,7 @@ def write(
     for number, session in enumerate(many):
         name = target if single else os.path.join(target, file_name(session, FORMS[form]))
         try:
-            _write(name, parts(store, session, form, detail))
+            _write(name, parts(store, session, form, detail, beside=name))
         except (NotFound, Invalid) as error:  # deleted meanwhile; not imported from a tool
             if single:
                 raise
@@ -149,12 +153,33 @@ def file_name(session: Session, end: str) -> str:
     return f"{session.created_at:%Y-%m-%d}-{title}-{session.handle}{end}"
 
 
-def parts(store: Store, session: Session, form: Form, detail: Detail) -> Iterator[bytes]:
-    """The pieces of one conversation's file."""
+class _Images:
+    """Writes the images of a conversation into a folder beside its Markdown, which it makes for the first one."""
+
+    def __init__(self, session: Session, name: str) -> None:
+        self._session = session
+        self._folder = f"{os.path.splitext(name)[0]}-files"
+        self._count = 0
+
+    def save(self, one: Entry, block: Media) -> str | None:
+        """Where an image was written, relative to the Markdown; None for what is no image or cannot be read."""
+        found = read_image(self._session, block)
+        if found is None:
+            return None
+        self._count += 1
+        name = f"{one.number}-{self._count}{ENDINGS[found.mime_type]}"
+        files.make_folder(os.path.abspath(self._folder))
+        _write(os.path.join(self._folder, name), [found.data])
+        return quote(f"{os.path.basename(self._folder)}/{name}")
+
+
+def parts(store: Store, session: Session, form: Form, detail: Detail, *, beside: str | None = None) -> Iterator[bytes]:
+    """The pieces of one conversation's file. The images of Markdown go beside the file that is named."""
     if form == "native":
         return native(store, session)
+    save = None if beside is None else _Images(session, beside).save
     lines = (
-        markdown(session, session.history(), detail=detail, front_matter=True)
+        markdown(session, session.history(), detail=detail, front_matter=True, save=save)
         if form == "markdown"
         else html(session, session.history(), fold=detail != "full")
     )

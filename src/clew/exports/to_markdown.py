@@ -2,107 +2,244 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Literal
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal
 
 import msgspec
 
-from clew.base.messages import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from clew.base.messages import Media, Opaque, Text
 from clew.base.visible import paragraphs, plain
 from clew.engine.node import Node
-from clew.errors import Corrupted
-from clew.exports.tool_lines import tool_line
+from clew.sources.registry import rules_for
 from clew.store.origin import name_of
 from clew.store.session import Session
+from clew.turns import faces
+from clew.turns.derive import stream
+from clew.turns.diff import DiffLine
+from clew.turns.model import PLAIN, Entry, Item, ModelAnswer, Part, ProgramNote, Said, Step, Thought, UserPrompt, entry
+from clew.turns.words import SHORT, note_line, seam_text, short_model, thinking_line
 
 Detail = Literal["prompts", "conversation", "folded", "full"]
 """What is written: only what the user asked; questions and answers, with tool calls on one line; everything, with
-thinking and tools on one line each; everything."""
-HIDDEN = "(reasoning hidden by the provider)"
+thinking, tools and notes on one line each; everything."""
+Save = Callable[[Entry, Media], str | None]
+"""Keeps an attachment beside the Markdown and returns where; None if it cannot be kept."""
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[^`\n]*\n.*?(?:^ {0,3}\1[`~]* *$|\Z)", re.DOTALL | re.MULTILINE)
+"""A fence in a prompt, with what is in it."""
+_STYLED = re.compile(
+    r"\\(?=[!-/:-@\[-`{-~])|[*`<\[|~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|&(?=#?\w{1,31};)|(?<=!)\[|(?<=\])\("
+)
+_MARKER = re.compile(r"(\s*)(?:([#>+=-])|(\d{1,9})([.)]))")
+_BOX = {"done": "x", "now": " ", "open": " ", "dropped": "x"}
 
 
 def markdown(
-    session: Session | None, nodes: Iterable[Node], *, detail: Detail = "full", front_matter: bool = False
+    session: Session | None,
+    nodes: Iterable[Node],
+    *,
+    detail: Detail = "full",
+    front_matter: bool = False,
+    save: Save | None = None,
+    of: Session | None = None,
 ) -> Iterator[str]:
-    """The lines of a conversation; hidden characters in it are escaped. With `front_matter`, facts come first."""
+    """The lines of a conversation; hidden characters in it are escaped. With `front_matter`, facts come first.
+
+    `of` is the session that messages without a heading belong to.
+    """
     if session is not None and front_matter:
         yield from _front_matter(session)
     if session is not None:
         yield f"# {plain(session.title or 'Untitled')}"
+    of = session or of
+    rules, project = (rules_for(of), of.cwd or "") if of is not None else (PLAIN, "")
+    writer = _Writer(detail, save)
     first = session is None
-    for node in nodes:
-        message, why = read(node)
-        lines = [f"(damaged: {plain(why)})"] if message is None else list(_body(message, detail))
-        before = count_replaced(node)
-        if before:
-            yield from (*([] if first else [""]), f"> {seam_text(before)}")
-            first = False
-        if detail in ("prompts", "conversation") and not lines:
-            continue
-        if not first:
-            yield ""
-        first = False
-        when = node.created_at.astimezone().strftime("%Y-%m-%d %H:%M")
-        yield f"## {node.role} · {name_of(node)} · {when}{' · interrupted' if is_interrupted(message) else ''}"
+    for item in stream(map(entry, nodes), rules, project=project):
+        lines = list(writer.item(item))
         if lines:
-            yield ""
+            yield from ([] if first else [""])
             yield from lines
+            first = False
 
 
-def read(node: Node) -> tuple[Message | None, str]:
-    """A node's message; or None, and why it cannot be read."""
-    try:
-        return node.message, ""
-    except Corrupted as error:
-        return None, error.why
+def as_typed(text: str) -> Iterator[str]:
+    """Lines of Markdown that show a text as it was typed: line breaks and indentation stay, only fences are styled."""
+    at = 0
+    for found in _FENCE.finditer(text):
+        yield from _typed_lines(text[at : found.start()].removesuffix("\n"), at > 0)
+        yield from paragraphs(found[0])
+        at = found.end() + 1
+    if at < len(text) or not at:
+        yield from _typed_lines(text[at:], at > 0)
 
 
-def count_replaced(node: Node) -> int:
-    """For the first message after a compaction, how many messages come before it in the history; 0 for others."""
-    try:
-        return node.counters.messages - 1 if node.parent_id is None else 0
-    except Corrupted:
-        return 0
+def fenced(text: str, language: str = "") -> Iterator[str]:
+    """A text as a code block, whatever fences it has itself."""
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    yield fence + language
+    yield from paragraphs(text.rstrip("\n"))
+    yield fence
 
 
-def seam_text(before: int) -> str:
-    """A notice for the place of a compaction."""
-    return f"Compacted here. From here on, the model no longer sees the {before:,} message{'s' * (before != 1)} before."
-
-
-def is_interrupted(message: Message | None) -> bool:
-    """True for an answer that was interrupted."""
-    return message is not None and bool((message.extra or {}).get("interrupted"))
-
-
-def fold_block(block: Block) -> Iterator[str]:
-    """Thinking and tool blocks on one line each; text in full."""
-    match block:
-        case Thinking():
-            count = len(block.text.split())
-            yield f"> thinking, {count:,} word{'s' * (count != 1)}" if block.text else f"> {HIDDEN}"
-        case ToolCall():
-            yield f"⚙ {tool_line(block)}"
-        case ToolResult():
-            size = sum(len(inner.text) for inner in block.content if isinstance(inner, Text))
-            yield f"⚙ {'error' if block.is_error else 'result'}, {size:,} character{'s' * (size != 1)}"
-        case Opaque():
-            yield f"[{plain(block.kind)}]"
-        case _:
-            yield from _block(block)
-
-
-def json_fence(value: Any) -> Iterator[str]:
+def json_fence(value: object) -> Iterator[str]:
     """A value as a fenced JSON block."""
-    yield "```json"
-    yield from paragraphs(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
-    yield "```"
+    return fenced(msgspec.json.format(msgspec.json.encode(value), indent=2).decode(), "json")
 
 
 def placeholder(block: Media) -> str:
     """A placeholder for an image or a document."""
     where = block.name or (block.url if block.url and not block.url.startswith("data:") else None)
     return f"[{block.modality}: {plain(block.mime_type)}{f', {plain(where)}' if where else ''}]"
+
+
+def diff_text(lines: Iterable[DiffLine]) -> str:
+    """The lines of a diff with their signs."""
+    return "\n".join(line.text if line.kind == "@" else f"{line.kind}{line.text}" for line in lines)
+
+
+def _typed_lines(text: str, follows: bool) -> Iterator[str]:
+    lines = paragraphs(text)
+    if follows and lines and lines[0]:
+        yield ""
+    for number, line in enumerate(lines):
+        shown = _STYLED.sub(_escape, line)
+        if found := _MARKER.match(shown):
+            at = found.end(1) if found[2] else found.end(3)
+            shown = f"{shown[:at]}\\{shown[at:]}"
+        indent = len(shown) - len(shown.lstrip(" \t"))
+        blank = "".join("&nbsp;" * (4 if char == "\t" else 1) for char in shown[:indent]) if shown.strip() else ""
+        follow = number + 1 < len(lines) and shown.strip() and lines[number + 1].strip()
+        yield blank + shown[indent:].rstrip() + ("  " if follow else "")
+
+
+def _escape(found: re.Match[str]) -> str:
+    return "&amp;" if found[0] == "&" else f"\\{found[0]}"
+
+
+class _Writer:
+    def __init__(self, detail: Detail, save: Save | None) -> None:
+        self._detail, self._save = detail, save
+        self._brief = detail in ("prompts", "conversation")
+
+    def item(self, item: Item) -> Iterator[str]:
+        """The lines of a prompt, an answer or a note; none if they are left out."""
+        if isinstance(item, ProgramNote):
+            yield from self._note(item) if not self._brief or item.kind == "compaction" else ()
+        elif isinstance(item, UserPrompt):
+            yield from self._prompt(item)
+        elif self._detail != "prompts":
+            yield from self._answer(item)
+
+    def _prompt(self, item: UserPrompt) -> Iterator[str]:
+        yield self._heading(item.entry, "user")
+        for block in item.blocks:
+            yield ""
+            yield from as_typed(block.text) if isinstance(block, Text) else self._beside(item.entry, block)
+        for note in item.notes if not self._brief else ():
+            yield ""
+            yield from self._note(note)
+
+    def _answer(self, item: ModelAnswer) -> Iterator[str]:
+        parts = [part for part in item.parts if not self._brief or isinstance(part, Said | Step)]
+        if not parts and self._brief:
+            return
+        yield self._heading(item.entry, "assistant", short_model(item.model), "interrupted" if item.interrupted else "")
+        for part in parts:
+            yield ""
+            yield from self._part(part)
+
+    def _heading(self, one: Entry, role: str, *more: str) -> str:
+        when = one.node.created_at.astimezone().strftime("%Y-%m-%d %H:%M")
+        return " · ".join([f"## {role}", name_of(one.node), when, *map(plain, filter(None, more))])
+
+    def _part(self, part: Part) -> Iterator[str]:
+        if isinstance(part, Said):
+            for number, block in enumerate(part.blocks):
+                yield from [""] if number else []
+                yield from paragraphs(block.text) if isinstance(block, Text) else self._beside(part.entry, block)
+        elif isinstance(part, Step):
+            yield from self._step(part)
+        elif self._detail == "full":
+            if isinstance(part, Thought):
+                yield from (f"> {line}".rstrip() for line in paragraphs(part.block.text or thinking_line("")))
+            else:
+                yield f"[{plain(part.block.kind)}]"
+                yield from json_fence(part.block.data)
+        else:
+            yield f"> {thinking_line(part.block.text)}" if isinstance(part, Thought) else f"[{plain(part.block.kind)}]"
+
+    def _note(self, note: ProgramNote) -> Iterator[str]:
+        """A note on a line; what is folded below it in full, if everything is asked for."""
+        if note.kind == "compaction":
+            yield f"> {seam_text(note.entry.number - 1)}"
+            return
+        shown = note.text if self._detail == "full" else ""
+        if note.kind in ("shell", "command"):
+            yield f"`{plain(f'! {note.title}' if note.kind == 'shell' else note.title).replace('`', chr(39))}`"
+            yield from ("", *fenced(shown, "text")) if shown else ()
+        elif note.kind in ("interruption", "model", "damaged") or not shown or len(shown) <= SHORT:
+            yield f"> {plain(note_line(note))}"
+        else:
+            yield f"<details><summary>{_STYLED.sub(_escape, plain(note_line(note)))}</summary>"
+            yield from ("", *fenced(shown, "text"), "", "</details>")
+        for block in note.media:
+            yield from ("", *self._beside(note.entry, block))
+
+    def _step(self, step: Step) -> Iterator[str]:
+        words, ended = plain(step.line), plain(faces.summary(step))
+        words = words if len(words) <= faces.WIDE else f"{words[: faces.WIDE - 1]}…"
+        if self._detail != "full":
+            yield f"⚙ {': '.join(filter(None, (plain(step.label), words)))} · {ended}"
+            return
+        line = words.replace("`", "'")
+        yield f"**{plain(step.label)}**{f' `{line}`' if line else ''} · {ended}"
+        for panel in faces.panels(step):
+            yield ""
+            yield from self._panel(step, panel)
+        for note in step.notes:
+            yield ""
+            yield from self._note(note)
+
+    def _panel(self, step: Step, panel: faces.Panel) -> Iterator[str]:
+        match panel:
+            case faces.Terminal():
+                yield from fenced(f"$ {panel.command}\n{panel.output}", "console")
+            case faces.Diff():
+                yield from ([f"`{plain(panel.path)}`", ""] if panel.path else [])
+                yield from fenced(diff_text(panel.lines), "diff")
+            case faces.Code():
+                yield from fenced(panel.text)
+            case faces.Prose():
+                yield from (f"> **{plain(panel.label)}**", ">")
+                yield from (f"> {line}".rstrip() for line in paragraphs(panel.text))
+            case faces.Checks():
+                yield from (f"- [{_BOX[state]}] {plain(text)}" for state, text in panel.items)
+            case faces.Question():
+                yield f"> {plain(panel.text)}"
+                yield from (f"> - {plain(option)}" for option in panel.options)
+                yield from ([">", f"> **{plain(panel.answer)}**"] if panel.answer else [])
+            case faces.PageLink():
+                yield f"<{plain(panel.url)}>"
+            case faces.ArgumentTable():
+                for name, value in panel.rows:
+                    yield f"- {plain(name)}:{'' if chr(10) in value else f' `{plain(value)}`'}"
+                    yield from (f"  {line}" for line in fenced(value)) if "\n" in value else ()
+            case faces.Output():
+                if isinstance(panel.block, Text):
+                    yield from fenced(panel.block.text, "text") if panel.block.text.strip() else ["(no output)"]
+                else:
+                    yield from self._beside(step.answered or step.entry, panel.block)
+
+    def _beside(self, one: Entry, block: Media | Opaque) -> Iterator[str]:
+        """An attachment as an image or a link, if it can be kept beside the file."""
+        if isinstance(block, Opaque):
+            yield f"[{plain(block.kind)}]"
+            yield from json_fence(block.data) if self._detail == "full" else ()
+            return
+        where = self._save(one, block) if self._save is not None else None
+        label = plain(block.name or block.modality).replace("]", ")")
+        yield placeholder(block) if where is None else f"{'!' * (block.modality == 'image')}[{label}]({where})"
 
 
 def _front_matter(session: Session) -> Iterator[str]:
@@ -128,35 +265,3 @@ def _front_matter(session: Session) -> Iterator[str]:
     # JSON is YAML, and leaves nothing to be read as a tag, a number or a comment.
     yield from (f"{name}: {msgspec.json.encode(value).decode()}" for name, value in facts.items() if value is not None)
     yield "---"
-
-
-def _body(message: Message, detail: Detail) -> Iterator[str]:
-    if detail == "prompts" and message.role != "user":
-        return
-    blocks: Iterable[Block] = message.blocks
-    if detail in ("prompts", "conversation"):
-        blocks = [block for block in blocks if isinstance(block, Text | Media | ToolCall)]
-    for number, block in enumerate(blocks):
-        if number:
-            yield ""
-        yield from _block(block) if detail == "full" else fold_block(block)
-
-
-def _block(block: Block) -> Iterator[str]:
-    match block:
-        case Text():
-            yield from paragraphs(block.text)
-        case Thinking():
-            yield from (f"> {line}".rstrip() for line in paragraphs(block.text or HIDDEN))
-        case ToolCall():
-            yield f"**tool call** {plain(block.name)} {plain(block.id)}"
-            yield from json_fence(block.arguments)
-        case ToolResult():
-            yield f"**tool result**{' **error**' if block.is_error else ''} {plain(block.call_id)}"
-            for inner in block.content:
-                yield from ("", *_block(inner))
-        case Media():
-            yield placeholder(block)
-        case Opaque():
-            yield f"[{plain(block.kind)}]"
-            yield from json_fence(block.data)

@@ -22,6 +22,7 @@ from clew.sources.contract import ENVELOPE, About, Entry, Home, Part, Skip, deri
 from clew.sources.items import Item
 from clew.sources.lines import LONGEST, read_lines
 from clew.sources.values import digest
+from clew.turns.model import NoteRule, ShowRules
 
 NAME = "aider"
 _STARTED = "# aider chat started at "
@@ -34,10 +35,19 @@ _VERSION = re.compile(r"> Aider v(\S+)")
 _THOUGHT = re.compile(r"<(thinking-content-\w+)>(.*?)</\1>", re.DOTALL)
 
 
+RULES = ShowRules(
+    notes=(
+        NoteRule("shell", re.compile(r"(?:!|/run )(?P<title>[^\n]+)\Z")),
+        NoteRule("command", re.compile(r"(?P<title>/(?!ask|code|architect)[a-z-]+)(?P<args> [^\n]*)?\Z")),
+    )
+)
+
+
 class Aider:
     """See `clew.sources.contract.Source`."""
 
     name = NAME
+    rules = RULES
     title = "aider"
     deletes_after = None
 

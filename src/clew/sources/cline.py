@@ -10,6 +10,7 @@ folders; they are kept in the log.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +22,7 @@ from clew.sources.documents import FRAME, frame, read_document
 from clew.sources.items import Item, read_beside
 from clew.sources.values import digest, element_bytes, field_bytes, object_or_empty, title_of, tokens, when
 from clew.sources.vscode import user_folders
+from clew.turns.model import NoteRule, ShowRules, tag
 
 NAME = "cline"
 _EXTENSIONS = ("saoudrizwan.claude-dev", "rooveterinaryinc.roo-cline", "kilocode.kilo-code")
@@ -29,10 +31,21 @@ _TITLE = 200
 """Letters of a prompt that are its title."""
 
 
+RULES = ShowRules(
+    notes=(
+        tag("reminder", "environment_details|explicit_instructions|file_content|notice"),
+        NoteRule("reminder", re.compile(r"\[TASK RESUMPTION\].*", re.DOTALL), "Resumed"),
+        NoteRule("reminder", re.compile(r"\[\w+(?: for [^\]\n]*)?\] Result:.*", re.DOTALL), "Tool result"),
+    ),
+    opaque={"environment_details": "Environment"},
+)
+
+
 class Cline:
     """See `clew.sources.contract.Source`."""
 
     name = NAME
+    rules = RULES
     title = "Cline"
     deletes_after = None
     programs = dict(zip(_EXTENSIONS, ("Cline", "Roo Code", "Kilo Code"), strict=True)) | {".cline": "Cline"}

@@ -41,6 +41,7 @@ from clew.sources.contract import (
 from clew.sources.items import BLOCK, LARGEST_MEMBER, RATIO, Item
 from clew.sources.lines import read_growing, read_lines
 from clew.sources.sqlite import open_database, scan, tables
+from clew.turns.model import NoteRule, ShowRules, tag
 
 NAME = "codex"
 _HELD = 200
@@ -61,12 +62,31 @@ _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _NAME = re.compile(rf"rollout-(?P<time>[0-9T-]+?)-(?P<thread>{_UUID})(?:_(?P<part>{_UUID}))?\.jsonl(?P<zst>\.zst)?$")
 _WINDOW = 1 << 27
 """Bytes of memory that a compressed file may ask for."""
+_SHELL = re.compile(
+    r"<user_shell_command>\s*<command>\s*(?P<title>.*?)\s*</command>\s*<result>\s*(?P<text>.*?)\s*</result>"
+    r"\s*</user_shell_command>",
+    re.DOTALL,
+)
+RULES = ShowRules(
+    notes=(
+        NoteRule("interruption", re.compile(r"<turn_aborted>.*?</turn_aborted>", re.DOTALL)),
+        NoteRule("shell", _SHELL),
+        tag("instructions", "environment_context", "Environment"),
+        tag("instructions", "user_instructions", "Project instructions"),
+        NoteRule("instructions", re.compile(r"# AGENTS\.md instructions.*", re.DOTALL), "Project instructions"),
+        tag("instructions", "permissions instructions|collaboration_mode", "Permissions"),
+        tag("instructions", "skill", "Skill"),
+        tag("reminder", "subagent_notification", "Subagent"),
+    ),
+    joins=True,
+)
 
 
 class Codex:
     """See `clew.sources.contract.Source`."""
 
     name = NAME
+    rules = RULES
     title = "Codex"
     deletes_after = None
 

@@ -16,6 +16,7 @@ from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id, mo
 from clew.sources.items import Item, read_beside
 from clew.sources.lines import JsonLine, head_lines, json_lines
 from clew.sources.values import title_of, tokens
+from clew.turns.model import ShowRules, tag
 
 NAME = "copilot-cli"
 _EVENTS = "events.jsonl"
@@ -23,10 +24,16 @@ _MESSAGES = ("user.message", "assistant.message", "tool.execution_complete", "sy
 _COMPACTION = "session.compaction_complete"
 
 
+RULES = ShowRules(
+    notes=(tag("reminder", "current_datetime|reminder|system_reminder|system_notification|skill-context"),)
+)
+
+
 class CopilotCLI:
     """See `clew.sources.contract.Source`."""
 
     name = NAME
+    rules = RULES
     title = "Copilot CLI"
     deletes_after = None
 

@@ -35,6 +35,7 @@ from clew.sources.sqlite import look_up, open_database, row_record, scan, tables
 from clew.sources.trees import Nearest, parents_first
 from clew.sources.values import composed, digest, object_or_empty, title_of, tokens, when
 from clew.sources.vscode import user_folders
+from clew.turns.model import ShowRules, tag
 
 NAME = "cursor"
 TABLE, HEADERS = "cursorDiskKV", "composerHeaders"
@@ -48,12 +49,19 @@ _TRANSCRIPTS = "agent-transcripts"
 _TURN = re.compile(rb"^(user|assistant|system|tool):[ \t]*\r?\n", re.MULTILINE)
 _PART = re.compile(r"^\[(Thinking|Tool call|Tool result)\][ \t]*(.*)$", re.MULTILINE)
 """The beginnings of a turn and of a part of it, in a transcript in plain text."""
+RULES = ShowRules(
+    notes=(
+        tag("instructions", "user_info|project_layout|git_status|rules|agent_skills", "Environment"),
+        tag("reminder", r"attached_files|additional_data|system_reminder|open_and_recently_viewed_files|\w+_context"),
+    )
+)
 
 
 class CursorHistory:
     """See `clew.sources.contract.Source`."""
 
     name = "cursor"
+    rules = RULES
     title = "Cursor"
     deletes_after = None
 

@@ -30,6 +30,7 @@ from clew.sources.documents import FRAME, frame, read_document
 from clew.sources.items import Item
 from clew.sources.lines import JsonLine, head_lines, json_lines
 from clew.sources.values import element_bytes, field_bytes, object_or_empty, pieces, tokens
+from clew.turns.model import ShowRules, tag
 
 NAME = "gemini-cli"
 _MESSAGES = ("user", "gemini")
@@ -37,10 +38,20 @@ _ENDED = ("success", "error", "cancelled")
 _FOLDER = re.compile(r"Workspace Directories:\**\s+- (.*)")
 
 
+RULES = ShowRules(
+    notes=(
+        tag("instructions", "session_context", "Environment"),
+        tag("summary", "state_snapshot"),
+        tag("reminder", "hook_context|system-reminder"),
+    )
+)
+
+
 class GeminiCLI:
     """See `clew.sources.contract.Source`."""
 
     name = NAME
+    rules = RULES
     title = "Gemini CLI"
     deletes_after = 30
 

@@ -19,15 +19,20 @@ from clew.sources.items import SQLITE, Item
 from clew.sources.lines import head_lines, json_lines
 from clew.sources.sqlite import look_up, open_database, row_bytes, row_fields, scan, tables
 from clew.sources.values import digest, field_bytes, object_or_empty, title_of, when
+from clew.turns.model import ShowRules, tag
 
 NAME = "goose"
 _NO_TITLE = ("CLI Session", "New Chat", "New session")
+
+
+RULES = ShowRules(notes=(tag("reminder", "info-msg"),))
 
 
 class Goose:
     """See `clew.sources.contract.Source`."""
 
     name = NAME
+    rules = RULES
     title = "Goose"
     deletes_after = None
 

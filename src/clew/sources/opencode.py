@@ -28,10 +28,14 @@ from clew.sources.documents import LARGEST, read_document
 from clew.sources.items import SQLITE, Item
 from clew.sources.sqlite import look_up, open_database, row_bytes, row_fields, scan, tables
 from clew.sources.values import digest, element_bytes, field_bytes, object_or_empty, title_of, tokens, when
+from clew.turns.model import ShowRules, tag
 
 NAME = "opencode"
 _NO_TITLE = ("New session - ", "Child session - ")
 """How the titles begin that the program gives before it has a better one."""
+
+
+RULES = ShowRules(notes=(tag("reminder", "system-reminder|file|env"),))
 
 
 class _Stored(NamedTuple):
@@ -53,6 +57,7 @@ class OpenCode:
     """See `clew.sources.contract.Source`."""
 
     name = NAME
+    rules = RULES
     title = "opencode"
     deletes_after = None
 

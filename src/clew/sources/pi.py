@@ -20,16 +20,21 @@ from clew.sources.items import Item
 from clew.sources.lines import JsonLine, head_lines, read_lines_with
 from clew.sources.trees import ChainLink, LinkMap
 from clew.sources.values import field_bytes, pieces, title_of, tokens
+from clew.turns.model import MessageMark, ShowRules
 
 NAME = "pi"
 _MESSAGES = ("compaction", "branch_summary", "custom_message")
 """Entries that are messages without having one inside."""
 
 
+RULES = ShowRules(marks=(MessageMark('"role":"bashExecution"', "shell"),))
+
+
 class Pi:
     """See `clew.sources.contract.Source`."""
 
     name = NAME
+    rules = RULES
     title = "pi"
     deletes_after = None
 

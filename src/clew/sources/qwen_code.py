@@ -20,16 +20,21 @@ from clew.sources.items import Item
 from clew.sources.lines import JsonLine, head_lines, read_lines_with
 from clew.sources.trees import ChainLink, LinkMap
 from clew.sources.values import RecordPiece, element_bytes, field_bytes, pieces, title_of, tokens
+from clew.turns.model import ShowRules, tag
 
 NAME = "qwen-code"
 FORMAT = "gemini"
 _MESSAGES = ("user", "assistant", "tool_result")
 
 
+RULES = ShowRules(notes=(tag("summary", "state_snapshot"), tag("reminder", "system-reminder")))
+
+
 class QwenCode:
     """See `clew.sources.contract.Source`."""
 
     name = NAME
+    rules = RULES
     title = "Qwen Code"
     deletes_after = None
 

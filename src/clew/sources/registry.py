@@ -13,9 +13,15 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from clew.base.outside import is_of_store
+from clew.engine.node import Node
 from clew.errors import ClewError, NotFound
 from clew.sources.contract import Home, Source
 from clew.sources.items import Item, items
+from clew.store.origin import origin_of
+from clew.store.session import Session
+from clew.turns import derive
+from clew.turns.model import PLAIN, ShowRules
+from clew.turns.model import entry as entry_of
 
 GROUP = "clew.sources"
 _OWN = (
@@ -108,9 +114,29 @@ def source_named(name: str) -> Source:
     raise NotFound("source", name, hint=f"The sources are: {known}.")
 
 
+def _find(name: str) -> Source | None:
+    """The source with this name, without loading the others if it is clew's own."""
+    own = next((one for one in _OWN if one.startswith(f"{name.replace('-', '_')}:")), None)
+    if own is not None and (found := _own(own)).name == name:
+        return found
+    return next((source for source in sources() if source.name == name), None)
+
+
 def tool_title(name: str) -> str:
     """The name of a tool as people read it: `Claude Code`; the name itself for an unknown one."""
-    return next((source.title for source in sources() if source.name == name), name)
+    found = _find(name)
+    return name if found is None else found.title
+
+
+def rules_for(session: Session) -> ShowRules:
+    """How the program that a conversation came from shows it. Agents that clew records itself follow Claude Code."""
+    found = _find(origin_of(session).tool or "claude-code")
+    return getattr(found, "rules", PLAIN)
+
+
+def is_machine_text(node: Node, session: Session | None) -> bool:
+    """True for a message in which the program of a conversation alone wrote. None: no conversation is known."""
+    return session is not None and derive.is_machine_text(entry_of(node), rules_for(session))
 
 
 def resume_elsewhere(name: str, conversation: str) -> str | None:

@@ -26,11 +26,12 @@ from clew.exports.to_markdown import markdown
 from clew.sources.registry import sources
 from clew.store.origin import origin_of
 from clew.store.windows import STEP, end_below, number_of, window
+from clew.turns.words import short_model
 from clew.web import conversation as talk
 from clew.web import downloads, files, finding, listing, live
 from clew.web.changes import CHANGES
 from clew.web.comparing import comparison, comparison_lines, comparison_value
-from clew.web.downloads import attachment
+from clew.web.downloads import attachment, inline_attachment
 from clew.web.outline import BATCH, WINDOW, outline_page, outline_value, url, window_start
 from clew.web.secrets import SecretFinder
 from clew.web.site import Locked, Site, typed_key
@@ -88,9 +89,10 @@ class Pages:
                 f"- {shown_line(row.title)} · {row.tool.title} · {row.when} · /c/{row.key}" for row in found.rows
             )
         if not found.rows and not filters.chosen and cursor is None:
-            return self._page("empty.html")
+            return self._page("empty.html", stamp=self._site.list_stamp())
         older = None if found.next is None else self._site.link(filters.url("/", after=found.next))
-        return self._page("list.html", found=found, filters=filters, older=older)
+        stamp = "" if cursor else self._site.list_stamp()
+        return self._page("list.html", found=found, filters=filters, older=older, stamp=stamp)
 
     def conversation(self, request: Request) -> Response:
         """A window of a conversation."""
@@ -169,7 +171,9 @@ class Pages:
         session, form = self._site.session(request.path_params["key"]), form_of(request)
         node = talk.find_node(session, request.path_params["node"].removesuffix(f".{form}"))
         if form:
-            return json_answer(node_value(node)) if form == "json" else markdown_answer(markdown(None, [node]))
+            return (
+                json_answer(node_value(node)) if form == "json" else markdown_answer(markdown(None, [node], of=session))
+            )
         number, head = number_of(session, node.id), None
         if number is None:
             head = end_below(session, node) or node.id
@@ -203,8 +207,9 @@ class Pages:
         asked, form = finding.Asked.read(self._site.query(request.query_params)), form_of(request)
         typing = form == "json" and request.query_params.get("typing") == "1"
         results = finding.find_all(
-            self._site.store, asked, utc_now(), self._site.secrets, self._site.still_open, typing=typing
+            self._site.store, asked, utc_now(), self._site.secrets, self._site.note_progress, typing=typing
         )
+        self._site.search_done()
         if form == "json":
             value = finding.results_value(results, self._name if typing else str)
             return json_answer({**value, "find": self._site.url_words(asked.words)} if typing else value)
@@ -226,7 +231,7 @@ class Pages:
         if form == "json":
             return json_answer(comparison_value(found))
         if form == "md":
-            return markdown_answer(comparison_lines(found))
+            return markdown_answer(comparison_lines(session, found))
         return self._page("compare.html", session=session, found=found)
 
     def usage(self, request: Request) -> Response:
@@ -261,6 +266,12 @@ class Pages:
         session = self._site.session(request.path_params["key"])
         name, wanted = request.query_params.get("name", ""), request.headers.get("range")
         return attachment(session, request.path_params["digest"], name, wanted)
+
+    def media(self, request: Request) -> Response:
+        """An image that is in a message itself."""
+        session = self._site.session(request.path_params["key"])
+        node = talk.find_node(session, request.path_params["node"])
+        return inline_attachment(node, request.path_params["place"], request.headers.get("range"))
 
     def export(self, request: Request) -> Response:
         """A conversation or a part of it as a file."""
@@ -326,8 +337,8 @@ class Pages:
         return RedirectResponse(self._site.link(f"{own_path(form.get('to', ''))}?{urlencode(query)}"), 303)
 
     def state(self, request: Request) -> Response:
-        """When the store locks, for an open page. This request does not count as use."""
-        return json_answer({"locks_in": self._site.locks_in()})
+        """When the store locks, how far the index is, and whether the list has changed. Does not count as use."""
+        return json_answer(self._site.state())
 
     async def lock(self, request: Request) -> Response:
         """Locks a store that was unlocked on the page."""
@@ -398,6 +409,7 @@ def make_app(site: Site) -> tuple[Starlette, Pages]:
         get("/c/{key}/export/{form}", pages.export),
         get("/c/{key}/call/{call}", pages.call),
         get("/c/{key}/m/{node}", pages.message),
+        get("/c/{key}/m/{node}/media/{place:int}", pages.media),
         get("/c/{key}/m/{node}/raw", pages.raw),
         get("/c/{key}/m/{node}/raw.json", pages.raw),
         get("/c/{key}", pages.conversation),
@@ -451,6 +463,7 @@ def templates() -> jinja2.Environment:
         "shown": lambda text: to_line(secrets.in_line(text or "")),
         "tip": lambda text: to_tip(secrets.in_line(text or "")),
         "line": to_line,
+        "model": short_model,
         "n": lambda number: f"{number:,}",
         "many": many,
         "dot": dot,

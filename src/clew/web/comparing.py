@@ -13,11 +13,15 @@ from clew.base.messages import Usage
 from clew.base.visible import plain
 from clew.engine.node import Node
 from clew.errors import Invalid
-from clew.exports.render.message import Entry, Renderer, entry, money
+from clew.exports.render.message import Renderer
 from clew.exports.to_markdown import markdown
+from clew.sources.registry import rules_for
 from clew.store.session import Session
 from clew.store.windows import leaving, number_of, window
-from clew.web.conversation import hide_secrets
+from clew.turns.derive import items
+from clew.turns.model import Entry, entry
+from clew.turns.words import money, short_model
+from clew.web.conversation import hide_secrets, media_links
 from clew.web.files import ChangedFile, changed_files
 from clew.web.outline import url, window_start
 from clew.web.site import Site
@@ -94,12 +98,12 @@ def comparison_value(found: Comparison) -> dict[str, Any]:
     }
 
 
-def comparison_lines(found: Comparison) -> Iterator[str]:
+def comparison_lines(session: Session, found: Comparison) -> Iterator[str]:
     """A comparison as Markdown."""
     yield f"Common messages: {found.common}"
     for name, side in (("A", found.a), ("B", found.b)):
         yield from ("", f"# {name}: {plain(side.title)}, {many(side.messages, 'message')}", "")
-        yield from markdown(None, side.nodes)
+        yield from markdown(None, side.nodes, of=session)
 
 
 def _choices(site: Site, session: Session) -> list[Choice]:
@@ -126,19 +130,20 @@ def _common(session: Session, a: str, b: str) -> int:
 def _side(site: Site, session: Session, head: str, common: int, choices: list[Choice]) -> Side:
     found = window(session, common + 1, common + SHOWN, head=head)
     entries = [hide_secrets(site, entry(node)) for node in found.nodes]
-    renderer = Renderer(entries)
-    articles = [Markup(html) for one in entries if (html := renderer.article(one))]
+    renderer = Renderer(media_links(session))
+    shown = items(entries, rules_for(session), project=session.cwd or "")
+    articles = [Markup(html) for item in shown if (html := renderer.article(item))]
     named = next((one.title for one in choices[1:] if one.head == head), "")
     title = named or (snippet(entries[0].node, site.secrets, 60) if entries else "Nothing after the fork")
     tokens, cost = _usage_of(entries)
     at = None if head == session.head_id else head
-    shown = common + len(entries)
-    rest = url(session, head=at, start=window_start(shown + 1), anchor=f"m{shown + 1}") if shown < found.total else ""
+    upto = common + len(entries)
+    rest = url(session, head=at, start=window_start(upto + 1), anchor=f"m{upto + 1}") if upto < found.total else ""
     failed = sum(result.is_error for one in entries for result in one.results)
     models = dict.fromkeys(one.message.model for one in entries if one.message and one.message.model)
     return Side(
-        title, head, found.total, found.total - common, ", ".join(model for model in models if model), tokens, cost,
-        changed_files(entries), failed, found.nodes, articles,
+        title, head, found.total, found.total - common, ", ".join(map(short_model, models)), tokens, cost,
+        changed_files(entries, session.cwd), failed, found.nodes, articles,
         url(session, head=at, start=window_start(common + 1), anchor=f"m{common + 1}"), rest,
     )  # fmt: skip
 

@@ -13,10 +13,15 @@ from markupsafe import Markup
 from clew.base.messages import Media
 from clew.engine.node import Node
 from clew.errors import ClewError, Corrupted, NotFound
-from clew.exports.render.message import Entry, Links, Renderer, entry, seam
+from clew.exports.images import image_type, inline_bytes, is_inline
+from clew.exports.render.message import Links, Renderer, last_number
 from clew.exports.render.text import inline, one_line, plain
+from clew.sources.registry import rules_for
 from clew.store.session import Session
 from clew.store.windows import Leaving, leaving, seams, window
+from clew.turns.derive import items
+from clew.turns.model import Entry, Item, ModelAnswer, ProgramNote, entry
+from clew.web.downloads import media_in
 from clew.web.files import ChangedFile, changed_files
 from clew.web.outline import BATCH, WINDOW, Outline, outline, url, window_start
 from clew.web.site import Site
@@ -86,25 +91,27 @@ def view(
     turns = seams(session, head=head)
     compacted = turns[-1] if turns else 0
     shown = [*entries, *(one for one in more if one.is_result)]
-    renderer = Renderer(shown, links, compacted=compacted, names=_names(session))
+    renderer = Renderer(links, compacted=compacted, names=_names(session))
     branches = _branches(site, session, leaving(session, head=head))
     forks: dict[int, list[SideBranch]] = {}
     for side in branches:
         forks.setdefault(side.after, []).append(side)
-    notes = session.extra.get(NOTES)
+    last_shown = first + len(entries) - 1
+    waiting = sorted(after for after in forks if first <= after <= last_shown)
     articles: list[Markup] = []
     day: date | None = None
-    for one in entries:
-        if one.is_summary:
-            articles.append(Markup(seam(one.number)))
-        html = _article(site, session, renderer, one, notes, (head, one.number < compacted))
-        today = one.node.created_at.astimezone().date()
-        if html and day != today:
+    for item in items(shown, rules_for(session), project=session.cwd or ""):
+        if item.entry.number > last_shown:
+            break
+        while waiting and waiting[0] < item.entry.number:
+            articles.append(_fork_bar(session, forks, waiting.pop(0), head))
+        html = _article(site, session, renderer, item, (head, item.entry.number < compacted))
+        today = item.entry.node.created_at.astimezone().date()
+        if day != today and not (isinstance(item, ProgramNote) and item.kind == "compaction"):
             articles.append(Markup(f'<p class="date-line"><span>{today:%A}, {today.day} {today:%B %Y}</span></p>'))
             day = today
         articles.append(Markup(html))
-        if one.number in forks:
-            articles.append(Markup(fork_bar(session, forks[one.number], one, head)))
+    articles += [_fork_bar(session, forks, after, head) for after in waiting]
     ways = [(after, f"{_place(sides)} of {sides[0].of}") for after, sides in forks.items()]
     prompts = outline(session, site.secrets, first, head=head, forks=ways) if whole else Outline([], None, None)
     failed = sum(result.is_error for one in entries for result in one.results)
@@ -116,8 +123,8 @@ def view(
 
 def _changes(session: Session, entries: list[Entry], total: int, head: str | None) -> list[ChangedFile]:
     if len(entries) < total <= BATCH:
-        return changed_files(map(entry, window(session, 1, total, head=head).nodes))
-    return changed_files(entries)
+        return changed_files(map(entry, window(session, 1, total, head=head).nodes), session.cwd)
+    return changed_files(entries, session.cwd)
 
 
 def _names(session: Session) -> dict[str, str]:
@@ -137,7 +144,11 @@ def hide_secrets(site: Site, one: Entry) -> Entry:
     return one if one.message is None else one._replace(message=site.secrets.in_message(one.message))
 
 
-def fork_bar(session: Session, others: Sequence[SideBranch], one: Entry, head: str | None) -> str:
+def _fork_bar(session: Session, forks: dict[int, list[SideBranch]], after: int, head: str | None) -> Markup:
+    return Markup(fork_bar(session, forks[after], after, head))
+
+
+def fork_bar(session: Session, others: Sequence[SideBranch], after: int, head: str | None) -> str:
     """The line at a fork: which branch this is, the way to the others, and the comparison."""
     count, here = others[0].of, _place(others)
     taken = {other.place: other for other in others}
@@ -155,7 +166,7 @@ def fork_bar(session: Session, others: Sequence[SideBranch], one: Entry, head: s
     )
     comparison = escape(compare_url(session, head, others[0].head_id))
     return (
-        f'<nav class="fork" aria-label="Branches after message {one.number}">'
+        f'<nav class="fork" aria-label="Branches after message {after}">'
         '<svg viewBox="0 0 24 32" aria-hidden="true">'
         f'<path d="M1 0c0 12 4 16 22 16"/></svg><div class="fork-in"><span class="switch">{arrows[0]}{here} of {count}'
         f'{arrows[1]}</span><span class="names cut">other branches: {words}</span>'
@@ -193,22 +204,39 @@ def number_of_call(session: Session, call_id: str) -> int | None:
     return None
 
 
-def _article(site: Site, session: Session, renderer: Renderer, one: Entry, notes: object, how: tuple[Any, ...]) -> str:
-    mine = tuple(str(text) for text in notes.get(one.node.id, ())) if isinstance(notes, dict) else ()
-    bodies = [node.stamp for node in (one.node, *renderer.uses(one))]
-    state = (bodies, one.number, renderer.is_inside(one), renderer.traces(one), mine)
-    return site.rendered.get(
-        (session.id, *how, one.node.id), state, lambda: renderer.article(one, first=one.number == 1)
-    )
+def _article(site: Site, session: Session, renderer: Renderer, item: Item, how: tuple[Any, ...]) -> str:
+    noted = session.extra.get(NOTES)
+    nodes = [one.node for one in item.entries]
+    if isinstance(item, ModelAnswer):
+        nodes += [step.answered.node for step in item.steps if step.answered is not None]
+    mine = [noted.get(node.id) for node in nodes] if isinstance(noted, dict) else []
+    numbers = item.entry.number, last_number(item)
+    state = ([node.stamp for node in nodes], numbers, renderer.traces(item), mine)
+    key = (session.id, *how, item.entry.node.id, type(item).__name__, getattr(item, "kind", ""))
+    return site.rendered.get(key, state, lambda: renderer.article(item, first=item.entry.number == 1))
+
+
+def media_links(session: Session) -> Links:
+    """Where the attachments are: stored, or in the message itself."""
+    base = f"/c/{session.id}"
+
+    def media(one: Entry, block: Media) -> str | None:
+        if block.blob is not None:
+            return f"{base}/blob/{block.blob}?name={quote(block.name or '')}"
+        if not is_inline(block) or one.message is None:
+            return None
+        place = next((place for place, other in enumerate(media_in(one.message)) if other is block), None)
+        data = inline_bytes(block) if block.modality == "image" else None
+        shown = place is not None and data is not None and image_type(data) is not None
+        return f"{base}/m/{one.node.id}/media/{place}" if shown else None
+
+    return Links(media=media)
 
 
 def _links(site: Site, session: Session, head: str | None) -> Links:
     base = f"/c/{session.id}"
     traces = {str(trace.extra.get("call_id")): f"/c/{trace.id}" for trace in subagents(session)}
     notes = session.extra.get(NOTES)
-
-    def media(block: Media) -> str | None:
-        return None if block.blob is None else f"{base}/blob/{block.blob}?name={quote(block.name or '')}"
 
     def below(one: Entry) -> str:
         texts = notes.get(one.node.id, ()) if isinstance(notes, dict) else ()
@@ -222,7 +250,7 @@ def _links(site: Site, session: Session, head: str | None) -> Links:
     return Links(
         raw=lambda node: f"{base}/m/{node.id}/raw",
         permalink=lambda node: f"{base}/m/{node.id}",
-        media=media,
+        media=media_links(session).media,
         trace=traces.get,
         extra=_actions if site.allow_write else None,
         below=below,

@@ -14,8 +14,10 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import msgspec
 from starlette.responses import Response, StreamingResponse
 
+from clew.base.messages import Media, Message, ToolResult
 from clew.engine.node import Node
 from clew.errors import Invalid, NotFound
+from clew.exports.images import image_type, inline_bytes
 from clew.exports.to_files import FORMS, exportable, file_name, parts
 from clew.exports.to_html import html
 from clew.exports.to_markdown import markdown
@@ -126,10 +128,6 @@ def _part(session: Session, form: str, nodes: Iterable[Node]) -> Iterator[bytes]
 SANDBOX = "sandbox; default-src 'none'; frame-ancestors 'none'"
 """Forbids scripts, loading and sending. Browsers cannot show PDFs and recordings under it, so these are downloaded."""
 _SIGNS = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
     (b"%PDF-", "application/pdf"),
     (b"ID3", "audio/mpeg"),
     (b"\xff\xfb", "audio/mpeg"),
@@ -145,14 +143,33 @@ _NOT_IN_NAMES = re.compile(r"[^\w.\- ]+")
 
 def attachment(session: Session, digest: str, name: str, range_header: str | None) -> Response:
     """The blob as an answer. NotFound if the session's tree does not have it."""
-    size = session.blobs.stat(digest).size
-    pieces = session.blobs.open(digest)
+    size, pieces = session.blobs.stat(digest).size, session.blobs.open(digest)
+    return _sandboxed(pieces, size, name or digest[:12], range_header)
+
+
+def inline_attachment(node: Node, place: int, range_header: str | None) -> Response:
+    """The file that is in a message as base64, by its place among the media. NotFound if there is none."""
+    found = media_in(node.message)
+    data = inline_bytes(found[place]) if place < len(found) else None
+    if data is None:
+        raise NotFound("attachment", str(place))
+    return _sandboxed(iter([data]), len(data), found[place].name or str(place), range_header)
+
+
+def media_in(message: Message) -> list[Media]:
+    """The media of a message in their order, those in results of tools included."""
+    inside = (block.content if isinstance(block, ToolResult) else (block,) for block in message.blocks)
+    return [block for block in chain.from_iterable(inside) if isinstance(block, Media)]
+
+
+def _sandboxed(pieces: Iterator[bytes], size: int, name: str, range_header: str | None) -> Response:
+    """Bytes that no browser runs, in a range if one is asked for."""
     head = next(pieces, b"")
     kind = sniff(head)
     how = "inline" if kind.startswith("image/") else "attachment"
     headers = {
         "content-security-policy": SANDBOX,
-        "content-disposition": f"{how}; {_file_name(name or digest[:12])}",
+        "content-disposition": f"{how}; {_file_name(name)}",
         "accept-ranges": "bytes",
         "cache-control": "private, no-store",
     }
@@ -170,11 +187,13 @@ def attachment(session: Session, digest: str, name: str, range_header: str | Non
 
 def sniff(head: bytes) -> str:
     """The type by the first bytes. Text of any kind, SVG and HTML included, is plain text."""
+    if image := image_type(head):
+        return image
     for sign, kind in _SIGNS:
         if head.startswith(sign):
             return kind
     if head[:4] == b"RIFF":
-        return {b"WEBP": "image/webp", b"WAVE": "audio/wav"}.get(head[8:12], "application/octet-stream")
+        return "audio/wav" if head[8:12] == b"WAVE" else "application/octet-stream"
     if head[4:8] == b"ftyp":
         return "audio/mp4" if head[8:11] == b"M4A" else "video/mp4"
     if b"\0" in head[:4096]:

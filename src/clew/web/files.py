@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 from clew.base.visible import plain
 from clew.checkpoints import Checkpoints
 from clew.errors import ClewError
-from clew.exports.render import diff
-from clew.exports.render.message import Entry, entry
-from clew.exports.render.tools import changed_files as files_of
+from clew.exports.render.text import PAGE
 from clew.store.session import Session
 from clew.store.windows import window
+from clew.turns.diff import counts
+from clew.turns.faces import changed_files as files_of
+from clew.turns.model import Entry, entry
+from clew.turns.words import relative
 from clew.web.outline import url, window_start
 from clew.web.views import ago
 
@@ -58,13 +60,13 @@ class CheckpointRow(NamedTuple):
     moment: str
 
 
-def changed_files(entries: Iterable[Entry]) -> list[ChangedFile]:
-    """Files that the tool calls changed, in the order of their first change."""
+def changed_files(entries: Iterable[Entry], project: str | None = None) -> list[ChangedFile]:
+    """Files that the tool calls changed, in the order of their first change, with paths relative to the project."""
     found: dict[str, ChangedFile] = {}
     for one in entries:
         for call in one.calls:
-            for path, lines in files_of(call).items():
-                added, removed = diff.counts(lines)
+            for name, lines in files_of(call, PAGE.read).items():
+                path, (added, removed) = relative(name, project), counts(lines)
                 before = found.get(path) or ChangedFile(path, 0, 0, [])
                 messages = [*before.messages, *([one.number] if one.number not in before.messages[-1:] else [])]
                 found[path] = ChangedFile(path, before.added + added, before.removed + removed, messages)
@@ -85,7 +87,7 @@ def file_changes(session: Session, first: int, *, head: str | None = None) -> Fi
                 last += 1
                 yield entry(node)
 
-    files = changed_files(read())
+    files = changed_files(read(), session.cwd)
     return FileChanges(files, first, last, total, last + 1 if last < total else None)
 
 

@@ -15,6 +15,7 @@ from clew.base.messages import ROLES, Role, Thinking
 from clew.engine.node import Node
 from clew.errors import ClewError, Corrupted
 from clew.exports.render.message import NAMES
+from clew.sources.registry import is_machine_text
 from clew.store.search.index import Progress, searchable
 from clew.store.search.query import Hit
 from clew.store.session import Session
@@ -50,6 +51,8 @@ class Asked(NamedTuple):
     errors: bool = False
     newest: bool = False
     filters: Filters = Filters()
+    notes: bool = False
+    """Whether to find also what programs wrote in the user's name."""
 
     @classmethod
     def read(cls, query: Mapping[str, str]) -> Asked:
@@ -59,6 +62,8 @@ class Asked(NamedTuple):
         both = {**query, **inside}
         if inside.get("is") in ("error", "failed"):
             both["errors"] = "1"
+        if inside.get("is") in ("note", "notes"):
+            both["notes"] = "1"
         role = {"you": "user", "tool-result": "tool"}.get(both.get("role", ""), both.get("role", ""))
         return cls(
             _KEYED.sub("", typed).strip(),
@@ -66,13 +71,14 @@ class Asked(NamedTuple):
             both.get("errors") == "1",
             both.get("sort") == "new",
             Filters.read({**both, "title": ""}),
+            both.get("notes") == "1",
         )
 
     def url(self, path: str = "/search", **change: str) -> str:
         """The URL of this search, with some values changed."""
         values = {
             **self.filters._asdict(), "q": self.words, "role": self.role, "errors": "1" if self.errors else "",
-            "sort": "new" if self.newest else "", **change,
+            "sort": "new" if self.newest else "", "notes": "1" if self.notes else "", **change,
         }  # fmt: skip
         return f"{path}?{urlencode({name: value for name, value in values.items() if value})}"
 
@@ -84,7 +90,7 @@ class Asked(NamedTuple):
     @property
     def chosen(self) -> dict[str, str]:
         """The filters that are set."""
-        more = {"role": self.role, "errors": "1" if self.errors else ""}
+        more = {"role": self.role, "errors": "1" if self.errors else "", "notes": "1" if self.notes else ""}
         return {**self.filters.chosen, **{name: value for name, value in more.items() if value}}
 
 
@@ -150,7 +156,7 @@ def _filter_hits(
     role: Role | None = asked.role or None  # type: ignore[assignment]
     only = asked.filters._replace(date="", since="", until="")
     start, end = asked.filters.start(now), asked.filters.end()
-    limit = wanted if asked.chosen.keys() <= {"role", "date", "since", "until"} else wanted * 8
+    limit = wanted if asked.chosen.keys() <= {"role", "date", "since", "until", "notes"} else wanted * 8
     passing: dict[str, bool] = {}
     while True:
         hits = store.search(
@@ -160,6 +166,8 @@ def _filter_hits(
         for hit in hits:
             session = _session(hit)
             if session is None or (asked.errors and not is_failure(hit.node)):
+                continue
+            if not asked.notes and is_machine_text(hit.node, session):
                 continue
             if session.id not in passing:
                 passing[session.id] = _passes(only, session, now)

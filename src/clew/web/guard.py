@@ -6,7 +6,7 @@ Every request, streams and static files included, passes these checks in this or
 1. `Host` is one of the addresses of the server, with its port: else 421. A rebound name fails here.
 2. `Sec-Fetch-Site` is ``same-origin`` or ``none``: else 403. A browser sends it for other sites' requests.
 3. The one-time token of the URL is exchanged for a cookie, new at each start; or the cookie or the same value as a
-   bearer token is given: else 401.
+   bearer token is given: else 401. `FRESH`, with the bearer token alone, answers another one-time token.
 4. A write has the server's own `Origin`, the token of the page, and a small body: else 403, 415 or 413.
 """
 
@@ -28,6 +28,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers = dict[bytes, list[bytes]]
 
 ENTER = "/enter"
+FRESH = "/fresh"
 PAGE_TOKEN = "x-clew-token"
 MAX_BODY = 64 * 1024
 """Bytes of a request's body."""
@@ -64,7 +65,7 @@ class WebGuard:
         self._origins = {b"http://" + host for host in self._hosts}
         self.cookie = f"clew_{port}"
         self.entrance: str | None = token or token_urlsafe(32)
-        """The token of the URL; None once it was used."""
+        """The token of the last URL; None once it was used."""
         self.secret = token_urlsafe(32)
         """The value of the cookie."""
         self.page_token = token_urlsafe(32)
@@ -87,6 +88,8 @@ class WebGuard:
             await _answer(answer, *refused)
         elif scope["path"] == ENTER:
             await self._enter(scope, answer)
+        elif scope["path"] == FRESH:
+            await self._fresh(scope, headers, answer)
         elif not self._is_known(headers):
             await _answer(answer, 401, "Open the URL that 'clew serve' printed. Each URL works once.")
         elif scope["method"] in _READS:
@@ -145,6 +148,15 @@ class WebGuard:
                     given.append(value)
         return any(hmac.compare_digest(value, wanted) for value in given)
 
+    async def _fresh(self, scope: Scope, headers: Headers, send: Send) -> None:
+        """Answers a new one-time token, which replaces one that was not used. A cookie is not enough: pages have it."""
+        given = headers.get(b"authorization", [b""])[0].removeprefix(b"Bearer ")
+        if scope["method"] != "GET" or not hmac.compare_digest(given, self.secret.encode()):
+            await _answer(send, 401, "Only the user who started the server can ask for a URL: clew serve --url")
+            return
+        self.entrance = token_urlsafe(32)
+        await _answer(send, 200, self.entrance)
+
     async def _enter(self, scope: Scope, send: Send) -> None:
         query = parse_qs(scope["query_string"].decode("latin-1"))
         given = query.get("token", [""])[0]
@@ -153,7 +165,7 @@ class WebGuard:
             or self.entrance is None
             or not hmac.compare_digest(given.encode(), self.entrance.encode())
         ):
-            await _answer(send, 401, "This URL was used already, or is not complete. Start 'clew serve' again.")
+            await _answer(send, 401, "This URL was used already, or is not complete. For another: clew serve --url")
             return
         self.entrance = None
         to = query.get("to", ["/"])[0]

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from clew.base.messages import Media
-from clew.exports.render.message import Entry, entry
-from clew.exports.to_markdown import is_interrupted
+from clew.base.messages import Media, Text
+from clew.sources.registry import rules_for
 from clew.store.session import Session
 from clew.store.windows import window
+from clew.turns.derive import is_prompt, split_prompt
+from clew.turns.model import Entry, ShowRules, entry
 from clew.web.secrets import SecretFinder
-from clew.web.views import many, snippet
+from clew.web.views import many, shorten
 
 WINDOW = 50
 """Messages on one page of a conversation: few, since the first paint waits for all of them."""
@@ -82,11 +83,6 @@ def window_start(number: int) -> int:
     return (number - 1) // WINDOW * WINDOW + 1
 
 
-def is_prompt(one: Entry) -> bool:
-    """True for a message that the user wrote."""
-    return one.message is not None and one.message.role == "user" and not one.is_result and not one.is_summary
-
-
 def outline_value(found: Outline) -> dict[str, Any]:
     """An outline as JSON."""
     prompts = [{"number": one.number, "text": one.words, "url": one.url} for one in found.prompts]
@@ -100,10 +96,10 @@ def _entries(session: Session, first: int, last: int, head: str | None) -> list[
 def _forward(session: Session, first: int, total: int, head: str | None, most: int) -> tuple[list[Entry], int | None]:
     """Entries from message `first` on with the next prompts, `most` of them, and the number after them."""
     found: list[Entry] = []
-    prompts = 0
+    rules, prompts = rules_for(session), 0
     for start in range(first, min(first + SCANNED, total + 1), STEP):
         for one in _entries(session, start, min(start + STEP - 1, total), head):
-            prompts += is_prompt(one)
+            prompts += is_prompt(one, rules)
             if prompts > most:
                 return found, one.number
             found.append(one)
@@ -114,11 +110,11 @@ def _forward(session: Session, first: int, total: int, head: str | None, most: i
 def _backward(session: Session, first: int, head: str | None) -> tuple[list[Entry], int | None]:
     """Entries before message `first` with the last prompts there, and the number before which there are more."""
     found: list[Entry] = []
-    low = first
-    while low > 1 and first - low < SCANNED and sum(map(is_prompt, found)) < BEFORE:
+    rules, low = rules_for(session), first
+    while low > 1 and first - low < SCANNED and sum(is_prompt(one, rules) for one in found) < BEFORE:
         low, upto = max(1, low - STEP), low - 1
         found = _entries(session, low, upto, head) + found
-    numbers = [one.number for one in found if is_prompt(one)]
+    numbers = [one.number for one in found if is_prompt(one, rules)]
     if len(numbers) > BEFORE:
         low = numbers[-BEFORE]
         found = [one for one in found if one.number >= low]
@@ -128,19 +124,25 @@ def _backward(session: Session, first: int, head: str | None) -> tuple[list[Entr
 def _lines(
     session: Session, finder: SecretFinder, entries: Iterable[Entry], head: str | None, forks: Sequence[tuple[int, str]]
 ) -> list[Prompt]:
-    places = dict(forks)
+    places, rules = dict(forks), rules_for(session)
     found: list[Prompt] = []
     for one in entries:
         if one.is_summary:
             where = url(session, head=head, start=window_start(one.number), anchor=f"seam{one.number}")
             found.append(Prompt(one.number, "Compacted here", where, [], seam=True))
-        elif is_prompt(one):
-            words = snippet(one.node, finder, 90) or "(no text)"
+        elif is_prompt(one, rules):
+            words = _words(one, rules, finder) or "(no text)"
             where = url(session, head=head, start=window_start(one.number), anchor=one.anchor)
             found.append(Prompt(one.number, words, where, list(_about_prompt(one, places))))
         elif found:
             found[-1].notes.extend(note for note in _about_answer(one) if note not in found[-1].notes)
     return found
+
+
+def _words(one: Entry, rules: ShowRules, finder: SecretFinder) -> str:
+    return shorten(
+        " ".join(block.text for block in split_prompt(one, rules).blocks if isinstance(block, Text)), finder, 90
+    )
 
 
 def _about_prompt(one: Entry, places: dict[int, str]) -> Iterator[tuple[str, str]]:
@@ -154,5 +156,5 @@ def _about_prompt(one: Entry, places: dict[int, str]) -> Iterator[tuple[str, str
 def _about_answer(one: Entry) -> Iterator[tuple[str, str]]:
     if one.message is None:
         yield "err", "damaged message"
-    elif is_interrupted(one.message):
+    elif one.is_interrupted:
         yield "warn", "interrupted"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from http.client import HTTPConnection, HTTPException
 from types import FrameType
 from urllib.parse import quote
 
@@ -15,11 +17,13 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from clew.errors import Unavailable
+from clew.base.files import write_private
+from clew.base.outside import open_outside
+from clew.errors import ClewError, Unavailable
 from clew.providers.prices import Prices
 from clew.web import HOST
 from clew.web.app import Pages, make_app, warm
-from clew.web.guard import ENTER, WebGuard
+from clew.web.guard import ENTER, FRESH, WebGuard
 from clew.web.live import Streams
 from clew.web.site import IDLE, Locked, Opener, Site
 
@@ -80,6 +84,19 @@ class Server:
         """The URL to open, which works once."""
         return f"http://{HOST}:{self.port}{ENTER}?token={self.guard.entrance}&to={quote(to, safe='/')}"
 
+    @contextmanager
+    def findable(self, path: str) -> Iterator[None]:
+        """Meanwhile a file that only its owner can read says how to reach the server: see `fresh_url`."""
+        text = f"{self.port} {self.guard.secret}"
+        with suppress(OSError):  # no place for it: then there is only the first URL
+            write_private(path, [text.encode()])
+        try:
+            yield
+        finally:
+            with suppress(OSError, ClewError):
+                if _read(path) == text:  # else another server took its place
+                    os.unlink(path)
+
     def open(self) -> None:
         """Opens the store now, so that errors are told before the page is. A missing key is no error. WrongKey."""
         try:
@@ -124,6 +141,25 @@ class Server:
         finally:
             self.stop()
             thread.join(10)
+
+
+def fresh_url(path: str) -> str | None:
+    """A new one-time URL of the running server that the file describes; None if none is running."""
+    try:
+        port, secret = _read(path).split()
+        connection = HTTPConnection(HOST, int(port), timeout=10)
+        with closing(connection):
+            connection.request("GET", FRESH, headers={"Authorization": f"Bearer {secret}"})
+            answer = connection.getresponse()
+            token = answer.read().decode().strip()
+    except (OSError, ClewError, ValueError, HTTPException):
+        return None
+    return f"http://{HOST}:{port}{ENTER}?token={token}" if answer.status == 200 else None
+
+
+def _read(path: str) -> str:
+    with open_outside(path) as file:
+        return file.read(200).decode()
 
 
 class _Protocol(H11Protocol):

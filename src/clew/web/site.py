@@ -125,6 +125,8 @@ class Site:
         self._timer: threading.Timer | None = None
         self._lock = threading.RLock()
         self._ending = threading.Event()
+        self._indexed: int | None = None
+        """Percent of the messages in the search index, while it is updated."""
         self.page_token = page_token
         self.allow_write = allow_write
         self.assets = _assets()
@@ -230,6 +232,30 @@ class Site:
         if self._ending.is_set():
             raise Closed("the server ends")
 
+    def note_progress(self, done: int, total: int) -> None:
+        """Keeps how far the index is, for pages that wait for it. Closed once the server ends."""
+        self.still_open()
+        self._indexed = 100 * done // max(1, total)
+
+    def search_done(self) -> None:
+        """The index is up to date."""
+        self._indexed = None
+
+    def state(self) -> dict[str, Any]:
+        """What an open page asks for now and then, which does not count as use of the store."""
+        return {"locks_in": self.locks_in(), "indexed": self._indexed, "list": self.list_stamp()}
+
+    def list_stamp(self) -> str:
+        """Text that changes with the list of conversations; empty while the store is not open."""
+        store = self._store
+        if store is None:
+            return ""
+        try:
+            page = store.sessions.list(limit=1, total=True)
+        except ClewError:
+            return ""
+        return f"{page.total}:{''.join(f'{one.id}:{one.version}' for one in page.items)}"
+
     def session(self, key: str) -> Session:
         """A session by id or handle. NotFound; Ambiguous."""
         try:
@@ -254,7 +280,8 @@ class Site:
 
         def work() -> None:
             with suppress(ClewError):
-                store.search("clew", limit=1, newest=True, progress=self.still_open)
+                store.search("clew", limit=1, newest=True, progress=self.note_progress)
+            self.search_done()
 
         threading.Thread(target=work, name="clew-index", daemon=True).start()
 

@@ -9,12 +9,12 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 from clew.base.visible import plain
-from clew.exports.render.message import money
 from clew.providers.prices import Prices
 from clew.store.session import Session
 from clew.store.stats import Stats, stats
 from clew.store.store import Store
 from clew.store.usage import ConversationUsage, Spent, conversation_usage
+from clew.turns.words import money
 
 DAYS = 60
 """Days of the chart, up to the last one with an answer."""

@@ -16,12 +16,12 @@ from markupsafe import Markup
 from clew.base.messages import ToolResult, texts
 from clew.engine.node import Node
 from clew.errors import ClewError, Corrupted
-from clew.exports.render.message import Entry, entry
 from clew.exports.render.text import LINE, attribute, inline
 from clew.sources.contract import Source
 from clew.sources.registry import resume_elsewhere, sources
 from clew.store.origin import origin_of
 from clew.store.session import Session
+from clew.turns.model import Entry, entry
 from clew.web.secrets import SecretFinder
 
 RAW = 1_000_000
@@ -119,7 +119,12 @@ def snippet(node: Node, finder: SecretFinder, width: int = 160) -> str:
         message = node.message
     except ClewError:
         return "Damaged message"
-    words = _one_line(finder.in_line(" ".join(texts(message.blocks)), 20 * width)).strip()
+    return shorten(" ".join(texts(message.blocks)), finder, width)
+
+
+def shorten(text: str, finder: SecretFinder, width: int) -> str:
+    """The first words of a text on one line, with secrets named instead of shown."""
+    words = _one_line(finder.in_line(text, 20 * width)).strip()
     return words if len(words) <= width else f"{words[: width - 1]}…"
 
 

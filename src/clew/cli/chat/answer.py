@@ -8,19 +8,19 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from clew.base.messages import Text, Thinking, ToolCall, ToolResult
 from clew.base.visible import paragraphs, plain
 from clew.chat.protocols import Event, Reply
 from clew.cli.output.text import clip, is_terminal, strip_colours, width
+from clew.turns.faces import tool_line
 
 if TYPE_CHECKING:
+    from markdown_it.token import Token
     from rich.console import Console, RenderableType
 
 
@@ -113,8 +113,8 @@ def console() -> Console:
     return Console(file=sys.stdout, highlight=False, markup=False, emoji=False, soft_wrap=False)
 
 
-def markdown(text: str) -> RenderableType:
-    """Renders Markdown, without control characters and hidden link targets.
+def markdown(text: str, *, breaks: bool = False) -> RenderableType:
+    """Renders Markdown, without control characters and hidden link targets; with `breaks`, line breaks stay.
 
     HTML tags, images and link definitions are printed as written.
     """
@@ -125,7 +125,33 @@ def markdown(text: str) -> RenderableType:
     reader = MarkdownIt("commonmark").enable(["strikethrough", "table"])
     reader.disable(["html_block", "html_inline", "image", "reference"])
     rendered.parsed = reader.parse("\n".join(paragraphs(text)))
+    if breaks:
+        _keep_breaks(rendered.parsed)
     return rendered
+
+
+def _keep_breaks(tokens: Sequence[Token]) -> None:
+    """Line breaks stay line breaks, and tasks of a list get check boxes."""
+    for number, token in enumerate(tokens):
+        children = token.children or []
+        for child in children:
+            child.type = "hardbreak" if child.type == "softbreak" else child.type
+        if children and number > 1 and tokens[number - 2].type == "list_item_open":
+            box, _, rest = children[0].content.partition("] ")
+            if box in ("[ ", "[x", "[X"):
+                children[0].content = f"{'☐' if box == '[ ' else '☑'} {rest}"
+
+
+def render_lines(console: Console, what: RenderableType) -> list[str]:
+    """The rendered lines, without empty lines around them."""
+    with console.capture() as drawn:
+        console.print(what)
+    lines = [line.rstrip(" ") for line in drawn.get().split("\n")]
+    while lines and not strip_colours(lines[-1]).strip():
+        lines.pop()
+    while lines and not strip_colours(lines[0]).strip():
+        lines.pop(0)
+    return lines
 
 
 class Screen:
@@ -242,15 +268,7 @@ class Screen:
         self._drawn = []
 
     def _render(self, what: RenderableType) -> list[str]:
-        """The rendered lines, without empty lines around them."""
-        with self._console.capture() as drawn:
-            self._console.print(what)
-        lines = [line.rstrip(" ") for line in drawn.get().split("\n")]
-        while lines and not strip_colours(lines[-1]).strip():
-            lines.pop()
-        while lines and not strip_colours(lines[0]).strip():
-            lines.pop(0)
-        return lines
+        return render_lines(self._console, what)
 
 
 def _thought(text: str) -> RenderableType:
@@ -262,9 +280,7 @@ def _thought(text: str) -> RenderableType:
 def _tool_line(call: ToolCall | None, result: ToolResult | None, columns: int) -> RenderableType:
     from rich.text import Text as Words
 
-    name = "tool" if call is None else plain(call.name)
-    given = "" if call is None else ", ".join(f"{plain(key)}={_short(value)}" for key, value in call.arguments.items())
-    line = f"⚙ {name}({given})"
+    line = f"⚙ {'tool' if call is None else plain(tool_line(call, width=10_000))}"
     if result is None:
         return Words(clip(line + " …", columns), style="yellow", no_wrap=True)
     output = plain(" ".join(block.text for block in result.content if isinstance(block, Text))) or "done"
@@ -273,10 +289,6 @@ def _tool_line(call: ToolCall | None, result: ToolResult | None, columns: int) -
     text = Words(line, style="yellow", no_wrap=True)
     text.append(" → " if not result.is_error else " ✗ ", style="dim" if not result.is_error else "red")
     return text.append(clip(output, max(8, room - width(line))), style="dim" if not result.is_error else "red")
-
-
-def _short(value: Any) -> str:
-    return clip(plain(msgspec.json.encode(value).decode()), 40)
 
 
 _FENCE = re.compile(r"\s*(?P<fence>`{3,}|~{3,})(?P<info>.*)")

@@ -372,16 +372,21 @@ def _greet(chat_session: ChatSession, incognito: bool, lost: str) -> None:
 
 def _show_last_exchange(session: clew.Session) -> None:
     """Prints the last question and what was answered, so that it is clear where the conversation is."""
-    from clew.cli.commands.show import message_lines
-    from clew.exports.to_markdown import read
+    from clew.cli.output.conversation import item_lines, look
+    from clew.sources.registry import rules_for
+    from clew.turns.derive import is_prompt, items
+    from clew.turns.model import ProgramNote, UserPrompt, entry
 
-    nodes = session.path(last=EXCHANGE)
-    at = next((at for at in reversed(range(len(nodes))) if nodes[at].role == "user"), 0)
-    for node in dict.fromkeys((nodes[at], nodes[-1])) if nodes else ():
-        message, _ = read(node)
-        lines = [] if message is None else list(message_lines(message, fold=True))
+    rules, entries = rules_for(session), [entry(node) for node in session.path(last=EXCHANGE)]
+    at = next((at for at in reversed(range(len(entries))) if is_prompt(entries[at], rules)), 0)
+    shown = [
+        item for item in items(entries[at:], rules, project=session.cwd or "") if not isinstance(item, ProgramNote)
+    ]
+    for item in shown[:1] + shown[1:][-1:]:
+        lines = list(item_lines(item, look(fold=True)))[2:]
+        role = "user" if isinstance(item, UserPrompt) else "assistant"
         warn("")
-        warn(role_style(node.role, node.role))
+        warn(role_style(role, role))
         for line in lines[:LINES]:
             warn(line)
         if len(lines) > LINES:

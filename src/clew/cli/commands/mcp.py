@@ -60,7 +60,7 @@ def mcp(port: int | None, allow_write: bool) -> None:
 def _sdk() -> Callable[..., MCPServer[Any]]:
     """The function that creates a server. MissingPackage if the SDK is not installed."""
     try:
-        from clew.agents.mcp import server
+        from clew.mcp import server
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in ("mcp", "pydantic", "uvicorn"):
             raise
@@ -71,7 +71,7 @@ def _sdk() -> Callable[..., MCPServer[Any]]:
 def _serve(made: MCPServer[Any], port: int) -> None:
     from secrets import token_urlsafe
 
-    from clew.agents.mcp import http
+    from clew.mcp import http
 
     token = os.environ.get(TOKEN) or token_urlsafe(32)
     if len(token) < SHORTEST or not token.isascii() or not token.isprintable():

@@ -32,8 +32,8 @@ from clew.cli.setup.ask import can_ask, confirm
 from clew.cli.setup.find import find_session, message_id
 from clew.cli.setup.open_store import open_existing, store_option
 from clew.errors import NotFound
-from clew.exports.to_markdown import read
 from clew.store.origin import name_of
+from clew.turns.model import entry
 
 force_option = click.option(
     "--force", is_flag=True, help="Overwrite files that others changed since, or that imported checkpoints change."
@@ -171,7 +171,7 @@ def _where(session: clew.Session) -> str:
     last = next(iter(session.path(last=1)), None)
     if last is None:
         return "its beginning, before the first message"
-    message, _ = read(last)
+    message = entry(last).message
     words = "(damaged)" if message is None else plain(snippet(message))
     return f"{name_of(last)}, {last.role}: {words}"
 

@@ -20,7 +20,11 @@ from clew.cli.output.times import ago, since_option, until_option
 from clew.cli.setup.find import find_point
 from clew.cli.setup.open_store import open_for_reading, store_option
 from clew.cli.setup.scope import Scope, scope_options
+from clew.sources.registry import is_machine_text
 from clew.store.origin import name_of, origin_of
+
+SPARE = 20
+"""Hits that are asked for beyond the limit: some are text of programs, and are left out."""
 
 if TYPE_CHECKING:
     from clew import Session
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
 @click.option("--role", type=click.Choice(ROLES), help="Only messages with this role.")
 @since_option
 @until_option
+@click.option("--notes", is_flag=True, help="Also text that a program wrote: commands, reminders, its surroundings.")
 @click.option("--substring", is_flag=True, help="Match any part of a word; for code.")
 @click.option(
     "-n", "--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Maximum number of results."
@@ -57,6 +62,7 @@ def search(
     role: Role | None,
     since: datetime | None,
     until: datetime | None,
+    notes: bool,
     substring: bool,
     limit: int,
     form: Form,
@@ -72,7 +78,7 @@ def search(
                 store.search, " ".join(words), session=within, role=role, since=since, until=until,
                 mode="substring" if substring else "words", progress=progress,
             )  # fmt: skip
-            hits = _within(find, limit, scope)
+            hits = _within(find, limit, scope, notes=notes)
         if form != "text":
             out_values(map(_json, hits), form)
         elif hits:
@@ -84,14 +90,19 @@ def search(
     ctx.exit(0 if hits else FAILED)
 
 
-def _within(find: Callable[..., list[Hit]], limit: int, scope: Scope) -> list[Hit]:
-    """The hits in sessions of the scope, which the index does not contain."""
-    if not scope.flags:
+def _within(find: Callable[..., list[Hit]], limit: int, scope: Scope, *, notes: bool) -> list[Hit]:
+    """The hits in sessions of the scope, which the index does not know; without `notes`, not the text of programs."""
+    if not scope.flags and notes:
         return find(limit=limit)
-    asked = 4 * limit
+
+    def is_kept(hit: Hit) -> bool:
+        inside = not scope.flags or (hit.session is not None and scope.holds(hit.session))
+        return inside and (notes or not is_machine_text(hit.node, hit.session))
+
+    asked = 4 * limit if scope.flags else limit + SPARE
     while True:
         found = find(limit=asked)
-        kept = [hit for hit in found if hit.session is not None and scope.holds(hit.session)]
+        kept = [hit for hit in found if is_kept(hit)]
         if len(kept) >= limit or len(found) < asked:
             return kept[:limit]
         asked *= 4

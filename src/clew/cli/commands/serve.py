@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
+from hashlib import sha256
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import click
 
 import clew
+from clew.base.files import make_folder
 from clew.cli.options import examples
 from clew.cli.output.text import is_terminal, out, warn
 from clew.cli.setup.find import find
 from clew.cli.setup.installation import install_command
-from clew.cli.setup.open_store import open_for_reading, open_unasked, store_option
-from clew.cli.setup.settings import prices
+from clew.cli.setup.open_store import location, open_for_reading, open_unasked, store_option
+from clew.cli.setup.settings import prices, user_folder
 from clew.web import PORT
 
 if TYPE_CHECKING:
@@ -34,18 +37,22 @@ write_option = click.option(
 browser_option = click.option("--no-browser", is_flag=True, help="Only print the URL.")
 
 
-@click.command(epilog=examples("clew serve", "clew serve --allow-write", "clew serve --port 9000 --no-browser"))
+@click.command(epilog=examples("clew serve", "clew serve --allow-write", "clew serve --url"))
 @port_option
 @write_option
 @browser_option
+@click.option("--url", "another", is_flag=True, help="Print a new URL of the running server, for another browser.")
 @store_option
-def serve(port: int | None, allow_write: bool, no_browser: bool) -> None:
+def serve(port: int | None, allow_write: bool, no_browser: bool, another: bool) -> None:
     """Show the conversations of the store in a browser on this machine.
 
-    Listens on 127.0.0.1 only. The printed URL works once and sets a cookie; start again for a new one. Reads only,
-    unless --allow-write is given; purge and keys stay with the command line. If the store is sealed and no key is
-    given, the page asks for it. Stop with Ctrl+C.
+    Listens on 127.0.0.1 only. The printed URL works once and sets a cookie; --url prints another one while the server
+    runs. Reads only, unless --allow-write is given; purge and keys stay with the command line. If the store is sealed
+    and no key is given, the page asks for it. Stop with Ctrl+C.
     """
+    if another:
+        _print_fresh_url()
+        return
     _run("/", port, allow_write, no_browser)
 
 
@@ -84,7 +91,27 @@ def _run(to: str, port: int | None, allow_write: bool, no_browser: bool) -> None
         sys.stdout.flush()
         _say_how(server.port, no_browser, url)
 
-    server.run(ready)
+    with server.findable(_server_file()):
+        server.run(ready)
+
+
+def _server_file() -> str:
+    """Where a running server of this store says how to reach it: in the user's own folder."""
+    path, _ = location()
+    name = sha256((path if "://" in path else os.path.realpath(path)).encode(errors="surrogateescape")).hexdigest()
+    folder = user_folder("data")
+    with suppress(OSError):
+        make_folder(folder)
+    return os.path.join(folder, f"serve-{name[:16]}")
+
+
+def _print_fresh_url() -> None:
+    from clew.web.server import fresh_url
+
+    url = fresh_url(_server_file())
+    if url is None:
+        raise clew.NotFound("running server", "", hint="Start one with: clew serve")
+    out(url)
 
 
 def _server(port: int | None, allow_write: bool) -> Server:

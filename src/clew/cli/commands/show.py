@@ -4,36 +4,31 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any, Literal
 
 import click
 import msgspec
 
 import clew
-from clew.base.messages import Block, Media, Opaque, Text, Thinking, ToolCall, ToolResult
-from clew.base.visible import paragraphs, plain
+from clew.base.visible import plain
 from clew.cli.exits import DAMAGED
 from clew.cli.options import examples
+from clew.cli.output.conversation import Look, lines, look
 from clew.cli.output.json import Form, json_options, node_json, out_lines, session_json
-from clew.cli.output.text import bold, dim, is_terminal, many, out_json, out_jsonl, role_style, style, warn, wrap
-from clew.cli.output.times import ago, local
+from clew.cli.output.text import bold, dim, is_terminal, many, out_json, out_jsonl, style, warn
+from clew.cli.output.times import ago
 from clew.cli.setup.find import find, find_point, find_session
 from clew.cli.setup.open_store import open_for_reading, store_option
 from clew.exports.to_html import html
-from clew.exports.to_markdown import (
-    HIDDEN,
-    count_replaced,
-    fold_block,
-    is_interrupted,
-    json_fence,
-    markdown,
-    placeholder,
-    read,
-    seam_text,
-)
-from clew.store.origin import name_of
+from clew.exports.to_markdown import markdown
+from clew.sources.registry import rules_for
 from clew.store.windows import between
+from clew.turns.derive import stream
+from clew.turns.model import PLAIN, entry
+from clew.turns.words import short_model
 
 
 @click.command(
@@ -50,6 +45,7 @@ from clew.store.windows import between
 @click.option("--current", is_flag=True, help="Leave out messages that a compaction replaced: what the model sees now.")
 @click.option("--follow", "-f", is_flag=True, help="Keep printing new messages until Ctrl+C.")
 @click.option("--fold", is_flag=True, help="Show thinking and tool calls on one line each; in HTML, collapsed.")
+@click.option("--unfold", is_flag=True, help="Show system prompts, instructions and reminders in full.")
 @click.option(
     "--as", "kind", type=click.Choice(["text", "markdown", "md", "html", "json", "raw"]), default="text",
     help="Output format; raw prints each message in the JSON of its provider.  [default: text]",
@@ -64,6 +60,7 @@ def show(
     current: bool,
     follow: bool,
     fold: bool,
+    unfold: bool,
     kind: Kind,
     form: Form,
 ) -> None:
@@ -71,7 +68,7 @@ def show(
 
     Without ID, shows the latest conversation of the current directory. ID can be an ID or a handle, the beginning of an
     ID or of a title, or a position: @last is the conversation that was active last, @-2 the one before it. On a
-    terminal, uses PAGER if it is set.
+    terminal, uses PAGER, or less if that is not set.
 
     Shows the whole history: where a compaction replaced messages by a summary, a line says so, and in JSON the first
     message after it has the field "compacted", the number of messages before.
@@ -87,13 +84,15 @@ def show(
         session = found if isinstance(found, clew.Session) else None
         if session is None and follow:
             raise click.UsageError("--follow needs a conversation, not a message")
-        nodes = _current(store, found, last) if current else _history(store, found, last)
-        nodes = _follow(session, nodes) if session is not None and follow else nodes
-        nodes = _collect_damaged(nodes, damaged)
-        if form == "text":
-            out_lines(_lines(session, nodes, kind, fold), paged=not follow)
+        nodes = _collect_damaged(_current(store, found, last) if current else _history(store, found, last), damaged)
+        following = _Following(session if follow else None, nodes)
+        if form == "text" and kind == "text":
+            how = look(fold=fold, unfold=unfold)
+            out_lines(_text(session, _session_of(store, found), following, how), paged=not follow, pager="less -R")
+        elif form == "text":
+            out_lines(_lines(session, following, kind, fold), paged=not follow, pager="less -R")
         else:
-            messages = map(_message_json, nodes)
+            messages = map(_message_json, following)
             if form == "jsonl":
                 out_jsonl(messages)
             else:
@@ -124,27 +123,50 @@ def _history(store: clew.Store, found: clew.Session | clew.Node, last: int | Non
     return between(session, 1 if last is None else -last, head=head)
 
 
+def _session_of(store: clew.Store, found: clew.Session | clew.Node) -> clew.Session | None:
+    """The session whose rules say how to show what was found."""
+    if isinstance(found, clew.Session):
+        return found
+    with suppress(clew.NotFound):
+        return find_point(store, found.id)[0]
+    return None
+
+
 def _message_json(node: clew.Node) -> dict[str, Any]:
-    before = count_replaced(node)
-    return {**node_json(node), **({"compacted": before} if before else {})}
+    one = entry(node)
+    return {**node_json(node), **({"compacted": one.number - 1} if one.is_summary else {})}
 
 
-def _follow(session: clew.Session, nodes: Iterable[clew.Node]) -> Iterator[clew.Node]:
-    """The nodes, then new ones as they arrive; flushes the output before each wait."""
-    last = None
-    for node in nodes:
-        last = node.id
-        yield node
-    sys.stdout.flush()
-    for node in session.watch(after=last):
-        yield node
+class _Following:
+    """The nodes; with a session, then new ones as they arrive."""
+
+    def __init__(self, session: clew.Session | None, nodes: Iterable[clew.Node]) -> None:
+        self._session, self._nodes = session, nodes
+        self._last: str | None = None
+
+    def __iter__(self) -> Iterator[clew.Node]:
+        return chain(self.old(), self.new())
+
+    def old(self) -> Iterator[clew.Node]:
+        """The nodes that are there."""
+        for node in self._nodes:
+            self._last = node.id
+            yield node
+
+    def new(self) -> Iterator[clew.Node]:
+        """The nodes that come; flushes the output before each wait."""
+        if self._session is None:
+            return
         sys.stdout.flush()
+        for node in self._session.watch(after=self._last):
+            yield node
+            sys.stdout.flush()
 
 
 def _collect_damaged(nodes: Iterable[clew.Node], damaged: list[str]) -> Iterator[clew.Node]:
     """The nodes; adds the IDs of damaged ones to `damaged`."""
     for node in nodes:
-        if read(node)[0] is None:
+        if entry(node).message is None:
             damaged.append(node.id)
         yield node
 
@@ -155,16 +177,14 @@ def _lines(session: clew.Session | None, nodes: Iterable[clew.Node], kind: Kind,
             return markdown(session, nodes, detail="folded" if fold else "full")
         case "html":
             return html(session, nodes, fold=fold)
-        case "raw":
-            return _raw(nodes)
         case _:
-            return _text(session, nodes, fold)
+            return _raw(nodes)
 
 
 def _raw(nodes: Iterable[clew.Node]) -> Iterator[str]:
     """Each message on a line in the JSON of its provider, or of clew."""
     for node in nodes:
-        message, _ = read(node)
+        message = entry(node).message
         if message is not None:
             native = node.native
             raw = msgspec.json.encode(message) if native is None else native.raw
@@ -172,71 +192,22 @@ def _raw(nodes: Iterable[clew.Node]) -> Iterator[str]:
             yield plain(text) if is_terminal(sys.stdout) else text
 
 
-def _text(session: clew.Session | None, nodes: Iterable[clew.Node], fold: bool) -> Iterator[str]:
+def _text(session: clew.Session | None, of: clew.Session | None, nodes: _Following, how: Look) -> Iterator[str]:
     if session is not None:
         yield from _head(session)
-    for number, node in enumerate(nodes):
-        if number or session is not None:
-            yield ""
-        if before := count_replaced(node):
-            yield from (*(style(line, "33") for line in wrap(seam_text(before))), "")
-        message, why = read(node)
-        yield _header(node, message)
-        if message is None:
-            yield ""
-            yield style(f"(damaged: {plain(why)})", "31")
-        elif message.blocks:
-            yield ""
-            yield from message_lines(message, fold=fold)
-
-
-def message_lines(message: clew.Message, *, fold: bool = False) -> Iterator[str]:
-    """The blocks of a message, separated by empty lines; with `fold`, thinking and tools on one line each."""
-    for number, block in enumerate(message.blocks):
-        if number:
-            yield ""
-        yield from _block(block) if not fold or isinstance(block, Text) else map(dim, fold_block(block))
+    rules, project = (PLAIN, "") if of is None else (rules_for(of), of.cwd or "")
+    old = stream(map(entry, nodes.old()), rules, project=project)
+    new = stream(map(entry, nodes.new()), rules, project=project, ahead=0)
+    shown = lines(chain(old, new), how)
+    if session is None:
+        next(shown, None)
+    yield from shown
 
 
 def _head(session: clew.Session) -> Iterator[str]:
     count, when = many(session.counters.messages, "message"), ago(session.updated_at, datetime.now(UTC))
     parts = [style(session.handle, "33"), count, when]
-    parts += [plain(part) for part in (session.cwd, session.model, *(f"#{label}" for label in session.labels)) if part]
+    model = short_model(session.model)
+    parts += [plain(part) for part in (session.cwd, model, *(f"#{label}" for label in session.labels)) if part]
     yield bold(f"# {plain(session.title or 'Untitled')}")
     yield dim(" · ").join(parts)
-
-
-def _header(node: clew.Node, message: clew.Message | None) -> str:
-    model = (message and message.model) or ""
-    beside = [style(name_of(node), "33"), dim(local(node.created_at)), *([dim(plain(model))] if model else [])]
-    beside += [style("interrupted", "33")] if is_interrupted(message) else []
-    return f"{role_style(node.role, f'## {node.role}')} {dim('·')} {dim(' · ').join(beside)}"
-
-
-def _block(block: Block) -> Iterator[str]:
-    match block:
-        case Text():
-            for line in paragraphs(block.text):
-                yield from wrap(line)
-        case Thinking():
-            yield from (dim(f"> {line}".rstrip()) for line in paragraphs(block.text or HIDDEN))
-        case ToolCall():
-            yield f"{bold('tool call')} {plain(block.name)} {dim(plain(block.id))}"
-            yield from _dim_fence(block.arguments)
-        case ToolResult():
-            mark = style(" error", "1;31") if block.is_error else ""
-            yield f"{bold('tool result')}{mark} {dim(plain(block.call_id))}"
-            for inner in block.content:
-                yield from _block(inner)
-        case Media():
-            yield placeholder(block)
-        case Opaque():
-            yield dim(plain(f"[{block.kind}]"))
-            yield from _dim_fence(block.data)
-
-
-def _dim_fence(value: Any) -> Iterator[str]:
-    first, *lines, last = json_fence(value)
-    yield dim(first)
-    yield from lines
-    yield dim(last)

@@ -6,6 +6,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -13,7 +14,7 @@ import click
 import msgspec
 
 import clew
-from clew.cli.output.text import columns, out, out_json, out_jsonl
+from clew.cli.output.text import is_terminal, out, out_json, out_jsonl
 
 Form = Literal["text", "json", "jsonl"]
 
@@ -49,13 +50,45 @@ def out_values(values: Iterable[Any], form: Form) -> None:
         out_jsonl(values)
 
 
-def out_lines(lines: Iterable[str], *, paged: bool = True) -> None:
-    """Prints lines to stdout; on a terminal through PAGER, if it is set and `paged` is True."""
-    if paged and columns() is not None and sys.stdout.isatty() and os.environ.get("PAGER"):
-        click.echo_via_pager(line + "\n" for line in lines)
+def out_lines(lines: Iterable[str], *, paged: bool = True, pager: str = "") -> None:
+    """Prints lines to stdout; on a terminal through PAGER, or `pager` if that is not set, if `paged` is True."""
+    if paged and is_terminal(sys.stdout) and os.environ.get("TERM") != "dumb" and (command := _command(pager)):
+        _page(lines, command)
         return
     for line in lines:
         out(line)
+
+
+def _command(pager: str) -> list[str]:
+    """The command of the pager; empty if there is none."""
+    import shlex
+    import shutil
+
+    command = shlex.split(os.environ.get("PAGER", pager))
+    return command if command and shutil.which(command[0]) else []
+
+
+def _page(lines: Iterable[str], command: list[str]) -> None:
+    """Prints lines through a pager, as they are made; the user may leave it before the end."""
+    import subprocess
+
+    # As git does: less ends by itself if everything fits on the screen, and leaves it there.
+    environment = {"LESS": "FRX", "LV": "-c", **os.environ}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, env=environment) as pager:
+        assert pager.stdin is not None
+        try:
+            for line in lines:
+                pager.stdin.write(f"{line}\n".encode(errors="replace"))
+            pager.stdin.close()
+        except (BrokenPipeError, KeyboardInterrupt):
+            with suppress(BrokenPipeError):
+                pager.stdin.close()
+        while True:
+            try:
+                pager.wait()
+                break
+            except KeyboardInterrupt:  # it is for the pager
+                continue
 
 
 def home_short(path: str, home: str | None = None) -> str:

@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from clew.base.messages import Media, Message, Text, Thinking, ToolCall, ToolResult
-from clew.exports.tool_lines import tool_line
+from clew.base.visible import plain
+from clew.turns.faces import tool_line
 
 SNIPPET = 50
 INDENT, END = "    ", "------"
@@ -91,7 +92,7 @@ def _describe(block: object) -> str:
     if isinstance(block, Media):
         return block.modality.capitalize()
     if isinstance(block, ToolCall):
-        return tool_line(block)
+        return plain(tool_line(block))
     if isinstance(block, ToolResult):
         return next((_describe(inner) for inner in block.content), "")
     return block.text if isinstance(block, Text) else "Opaque"

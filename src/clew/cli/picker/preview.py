@@ -13,10 +13,13 @@ import clew
 from clew.base.visible import plain
 from clew.cli.output.json import home_short
 from clew.cli.output.text import many
-from clew.cli.output.tree_layout import snippet
 from clew.cli.picker.catalog import CatalogRow, content_query
-from clew.exports.to_markdown import read
+from clew.sources.registry import rules_for
 from clew.store.origin import origin_of
+from clew.turns.derive import items
+from clew.turns.faces import summary
+from clew.turns.model import Item, ProgramNote, Said, Step, UserPrompt, entry
+from clew.turns.words import note_line, seam_text, short_model
 
 LAST = 12
 """Number of messages in the preview."""
@@ -24,6 +27,8 @@ NEAR = 200
 """Messages at the end of a session among which a match is shown with what follows it."""
 LONG = 600
 """Characters shown of a message."""
+LINE = 100
+"""Characters shown of what a tool call is about."""
 _COLOURS = {"user": "bold cyan", "assistant": "bold green", "tool": "bold yellow", "system": "bold magenta"}
 
 
@@ -43,11 +48,12 @@ def preview(store: clew.Store, row: CatalogRow, typed: str = "") -> Preview:
         head, words = _head(store, session), typed.split()
         nodes, hit = _around(store, session, typed)
         text = Text()
-        for node in nodes:
-            message, why = read(node)
-            shown = f"(damaged: {why})" if message is None else _excerpt(message, words if node.id == hit else ())
-            text.append(f"{node.role}\n", style=_COLOURS.get(node.role, "bold"))
-            text.append("\n".join(plain(line) for line in shown.split("\n")) + "\n\n")
+        for item in items(map(entry, nodes), rules_for(session), project=session.cwd or ""):
+            role, shown = _words_of(item)
+            mine = any(one.node.id == hit for one in item.entries)
+            text.append(f"{role}\n" if role else "", style=_COLOURS.get(role, "bold"))
+            lines = _excerpt(shown, words if mine else ()).split("\n")
+            text.append("\n".join(map(plain, lines)) + "\n\n", style="" if role else "dim")
     except clew.ClewError as error:
         return Preview(Text(plain(error.message), style="red"), Text(), None)
     spots = [spot for word in words for spot in re.finditer(re.escape(plain(word)), text.plain, re.IGNORECASE)]
@@ -62,7 +68,7 @@ def _head(store: clew.Store, session: clew.Session) -> Text:
     origin = origin_of(session)
     head = Text(plain(session.title or "untitled"), style="bold")
     about = [session.handle, many(session.counters.messages, "message"), home_short(session.cwd or "")]
-    about += [session.model or "", *(f"#{label}" for label in session.labels)]
+    about += [short_model(session.model), *(f"#{label}" for label in session.labels)]
     head.append("\n" + " · ".join(plain(part) for part in about if part), style="not bold dim")
     more = [plain(tool_title(origin.tool)) if origin.tool else "", f"branch {origin.branch}" if origin.branch else ""]
     more += [f"fork of {_name(store, session.forked_from)}" if session.forked_from is not None else ""]
@@ -103,11 +109,25 @@ def _match(store: clew.Store, session: clew.Session, typed: str) -> str | None:
     return None
 
 
-def _excerpt(message: clew.Message, words: Sequence[str]) -> str:
-    """The beginning of a message; for a match, the part around it."""
-    text = message.text.strip()
+def _words_of(item: Item) -> tuple[str, str]:
+    """Who wrote it, and its words: tool calls on one line each, notes without a name on one line."""
+    if isinstance(item, ProgramNote):
+        return "", seam_text(item.entry.number - 1) if item.kind == "compaction" else note_line(item)
+    if isinstance(item, UserPrompt):
+        return "user", item.text or "(no text)"
+    return "assistant", "\n".join(filter(None, map(_part, item.parts)))
+
+
+def _part(part: object) -> str:
+    if isinstance(part, Said):
+        return "\n".join(block.text for block in part.blocks if isinstance(block, clew.Text))
+    return f"{part.label}: {part.line[:LINE]} · {summary(part)}" if isinstance(part, Step) else ""
+
+
+def _excerpt(text: str, words: Sequence[str]) -> str:
+    """The beginning of a text; for a match, the part around it."""
+    text = text.strip()
     folded = text.lower()
     first = min((at for word in words if (at := folded.find(word.lower())) >= 0), default=0)
     start = 0 if first < LONG // 2 else first - LONG // 3
-    shown = ("… " if start else "") + text[start : start + LONG]
-    return shown or snippet(message)
+    return ("… " if start else "") + text[start : start + LONG]

@@ -1,20 +1,21 @@
-"""A message as one article, with the results of its tool calls inside."""
+"""A prompt, an answer or a note as one article."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from html import escape
 from itertools import groupby
 from typing import NamedTuple
 
-from clew.base.messages import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from clew.base.messages import Media, Opaque, Text, Usage
 from clew.engine.node import Node
 from clew.errors import Corrupted
-from clew.exports.render.text import attribute, inline, markdown, name_secrets, one_line, plain
-from clew.exports.render.tools import ShownCall, json_block, render_call, render_result
-from clew.exports.to_markdown import HIDDEN, is_interrupted, read
+from clew.exports.render.text import attribute, inline, markdown, name_secrets, one_line, plain, prompt
+from clew.exports.render.tools import StepLinks, json_block, render_step
+from clew.turns.model import Entry, Item, ModelAnswer, Part, ProgramNote, Said, Step, Thought, UserPrompt
+from clew.turns.words import many, money, note_line, short_model, token_words
 
-VERSION = 3
+VERSION = 4
 """Grows with every change of the HTML of a message: caches must not keep the older form."""
 NAMES = {
     "user": "You", "assistant": "Assistant", "tool": "Tool result", "system": "System", "summary": "Summary",
@@ -26,47 +27,13 @@ SHOWN_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """Types that a page shows. An SVG can run scripts, and is served as text."""
 
 
-class Entry(NamedTuple):
-    """A stored message with its number in the conversation; `message` is None if it is damaged."""
-
-    node: Node
-    number: int
-    message: Message | None
-    why: str = ""
-
-    @property
-    def anchor(self) -> str:
-        """The id of its element."""
-        return f"m{self.number}"
-
-    @property
-    def calls(self) -> list[ToolCall]:
-        """The tool calls in it."""
-        return [block for block in self.message.blocks if isinstance(block, ToolCall)] if self.message else []
-
-    @property
-    def results(self) -> list[ToolResult]:
-        """The results of tool calls in it."""
-        return [block for block in self.message.blocks if isinstance(block, ToolResult)] if self.message else []
-
-    @property
-    def is_result(self) -> bool:
-        """True if it has nothing but results."""
-        return self.message is not None and bool(self.message.blocks) and len(self.results) == len(self.message.blocks)
-
-    @property
-    def is_summary(self) -> bool:
-        """True for the first message after a compaction."""
-        return self.node.parent_id is None and self.number > 1
-
-
 class Links(NamedTuple):
-    """Where the parts of a message lead. An export has none of them."""
+    """Where the parts of a message lead. An export has none of them but images."""
 
     raw: Callable[[Node], str] | None = None
     permalink: Callable[[Node], str] | None = None
-    media: Callable[[Media], str | None] | None = None
-    """The URL of an attachment; None if it is not stored."""
+    media: Callable[[Entry, Media], str | None] | None = None
+    """The URL of an attachment; None if it cannot be shown."""
     trace: Callable[[str], str | None] | None = None
     """The URL of the trace of the subagent that the call with this id started."""
     extra: Callable[[Entry], str] | None = None
@@ -75,22 +42,11 @@ class Links(NamedTuple):
     """More HTML below the message, such as notes."""
 
 
-def entry(node: Node) -> Entry:
-    """A node as an entry. Never raises for damage."""
-    message, why = read(node)
-    try:
-        number = node.counters.messages
-    except Corrupted as error:
-        return Entry(node, node.depth + 1, None, error.why)
-    return Entry(node, number, message, why)
-
-
 class Renderer:
-    """Renders messages of one conversation; results are shown with their calls if both are among `entries`."""
+    """Renders what is shown of one conversation."""
 
     def __init__(
         self,
-        entries: Iterable[Entry],
         links: Links | None = None,
         *,
         fold: bool = True,
@@ -102,55 +58,46 @@ class Renderer:
         self._links = links or Links()
         self._fold = fold
         self._compacted = compacted
-        self._results: dict[str, tuple[ToolResult, Entry]] = {}
-        called: set[str] = set()
-        self._shown: set[str] = set()
-        """Ids of messages whose results are all shown with their calls."""
-        for one in entries:
-            called.update(call.id for call in one.calls)
-            inside = [result for result in one.results if result.call_id in called]
-            for result in inside:
-                self._results.setdefault(result.call_id, (result, one))
-            if one.is_result and len(inside) == len(one.results):
-                self._shown.add(one.node.id)
 
-    def is_inside(self, one: Entry) -> bool:
-        """True if the message is shown as a part of an earlier one."""
-        return one.node.id in self._shown
-
-    def uses(self, one: Entry) -> list[Node]:
-        """The messages whose content is shown with this one."""
-        found = (self._results.get(call.id) for call in one.calls)
-        return [result[1].node for result in found if result is not None]
-
-    def traces(self, one: Entry) -> list[str | None]:
+    def traces(self, item: Item) -> list[str | None]:
         """Where the traces of the subagents are that its calls started; they may come later than the calls."""
-        return [self._links.trace(call.id) for call in one.calls] if self._links.trace is not None else []
+        if self._links.trace is None or not isinstance(item, ModelAnswer):
+            return []
+        return [self._links.trace(step.call.id) for step in item.steps if step.call is not None]
 
-    def article(self, one: Entry, *, first: bool = False) -> str:
-        """The message; empty if it is shown as a part of an earlier one."""
-        if self.is_inside(one):
-            return ""
-        role = _role(one)
-        names = ["msg", "you" if role == "user" else "ai", *(["first"] if first else [])]
+    def article(self, item: Item, *, first: bool = False) -> str:
+        """The HTML of a prompt, an answer or a note."""
+        if isinstance(item, ProgramNote):
+            return self._note_article(item, first)
+        if isinstance(item, UserPrompt):
+            return self._article(item, "user", "you", "".join(self._prompt(item)), first)
+        kind = "ai broken" if item.interrupted else "ai"
+        role = "tool" if all(isinstance(part, Step) and part.call is None for part in item.parts) else "assistant"
+        return self._article(item, role if item.parts else "assistant", kind, "".join(self._answer(item)), first)
+
+    def _article(self, item: Item, role: str, kind: str, body: str, first: bool, *, title: str = "") -> str:
+        one, last = item.entry, item.entries[-1]
+        kind, *more = kind.split()
+        names = ["msg", kind, *(["first"] if first else []), *more]
         names += ["old"] if one.number < self._compacted else []
-        names += ["damaged"] if one.message is None else ["broken"] if is_interrupted(one.message) else []
-        body = _damage(one) if one.message is None else "".join(self._parts(one, one.message))
-        below = self._links.below(one) if self._links.below is not None else ""
+        below = "".join(map(self._links.below, item.entries)) if self._links.below is not None else ""
+        header = self._header(item, title or self._names.get(role, role), model=isinstance(item, ModelAnswer))
+        upto = last_number(item)
         return (
             f'<article class="{" ".join(names)}" id="{one.anchor}" aria-labelledby="{one.anchor}h" tabindex="-1"'
-            f' data-id="{one.node.id}">{self._header(one, role)}{body}{below}</article>'
+            f' data-id="{last.node.id}"{f" data-to={chr(34)}{upto}{chr(34)}" if upto > one.number else ""}>'
+            f"{header}{body}{below}</article>"
         )
 
-    def _header(self, one: Entry, role: str) -> str:
-        message = one.message
-        model = (
-            f'<span class="model mono">{inline(one_line(message.model))}</span>' if message and message.model else ""
-        )
+    def _header(self, item: Item, name: str, *, model: bool) -> str:
+        one = item.entry
+        full = item.model if isinstance(item, ModelAnswer) else None
+        shown = inline(one_line(short_model(full)))
+        label = f'<span class="model mono" title="{attribute(full)}">{shown}</span>' if full and model else ""
         when = one.node.created_at.astimezone()
         link = self._links.permalink(one.node) if self._links.permalink is not None else f"#{one.anchor}"
         return (
-            f'<header class="msg-h"><h2 id="{one.anchor}h">{inline(self._names.get(role, role))}</h2>{model}'
+            f'<header class="msg-h"><h2 id="{one.anchor}h">{inline(name)}</h2>{label}'
             f'<time datetime="{when.isoformat(timespec="seconds")}" title="{when:%Y-%m-%d %H:%M:%S}">'
             f"{when:%H:%M}</time>"
             f'<a class="no" href="{escape(link)}">#{one.number:,}</a>{self._actions(one)}</header>'
@@ -169,74 +116,130 @@ class Renderer:
             f'<span class="i i-raw" aria-hidden="true"></span></a>{extra}</span>'
         )
 
-    def _parts(self, one: Entry, message: Message) -> Iterator[str]:
-        for kind, blocks in _groups(message.blocks):
-            if kind is ToolCall:
-                calls = (self._call(one, block) for block in blocks if isinstance(block, ToolCall))
-                yield f'<div class="calls">{"".join(calls)}</div>'
-            elif kind is Text:
-                texts = "".join(self._texts(blocks))
-                yield f'<div class="body">{texts}</div>' if texts else ""
+    def _prompt(self, item: UserPrompt) -> Iterator[str]:
+        body = ""
+        for kind, group in groupby(item.blocks, type):
+            if kind is Text:
+                body += "".join(prompt(one.text) for one in group if isinstance(one, Text))
+            elif kind is Media:
+                body += self._files(item.entry, (one for one in group if isinstance(one, Media)))
             else:
-                yield from map(self._other, blocks)
-        if is_interrupted(message):
+                body += "".join(self._opaque(one) for one in group if isinstance(one, Opaque))
+        yield f'<div class="body">{body}</div>' if body else ""
+        yield from map(self._note, item.notes)
+
+    def _answer(self, item: ModelAnswer) -> Iterator[str]:
+        last = item.entry
+        for kind, group in groupby(item.parts, type):
+            parts = list(group)
+            if kind is Step:
+                steps = "".join(self._step(part, last) for part in parts if isinstance(part, Step))
+                yield f'<div class="calls">{steps}</div>'
+            else:
+                for part in parts:
+                    yield self._anchor(part, last) + self._part(part)
+                    last = part.entry
+            last = parts[-1].entry
+        if item.interrupted:
             yield '<p class="stopped"><span class="i i-stop" aria-hidden="true"></span><span>Interrupted</span></p>'
-        if message.role == "assistant":
-            yield usage_line(message)
+        yield usage_line(item.usage)
 
-    def _texts(self, blocks: Iterable[Block]) -> Iterator[str]:
-        """Texts as Markdown; neighbouring attachments beside each other."""
-        for kind, group in groupby(blocks, type):
-            if kind is Media:
-                yield f'<div class="files">{"".join(self.media(one) for one in group if isinstance(one, Media))}</div>'
-            else:
-                yield from (markdown(one.text) for one in group if isinstance(one, Text) and one.text.strip())
+    def _anchor(self, part: Part, last: Entry) -> str:
+        """The place of a message that is not the first of its answer."""
+        return "" if part.entry.number <= last.number else f'<span id="{part.entry.anchor}"></span>'
 
-    def _other(self, block: Block) -> str:
+    def _part(self, part: Part) -> str:
         opened = "" if self._fold else " open"
-        match block:
-            case Thinking():
-                words = len(block.text.split())
-                label = f"Thinking, {words:,} word{'s' * (words != 1)}" if block.text else "Thinking"
-                shown = markdown(block.text) if block.text else inline(HIDDEN)
-                return (
-                    f'<details class="think"{opened}><summary><span class="i i-right" aria-hidden="true"></span>{label}'
-                    f"</summary><div>{shown}</div></details>"
-                )
-            case ToolResult():
-                return render_result(block, self.media)
-            case Opaque():
-                return (
-                    f'<div class="calls"><details class="call"{opened}><summary>'
-                    '<span class="i i-right chev" aria-hidden="true"></span>'
-                    f"<b>{inline(one_line(block.kind))}</b><code></code></summary>"
-                    f'<div class="out">{json_block(block.data)}</div></details></div>'
-                )
-            case _:
-                return ""
+        if isinstance(part, Said):
+            shown = ""
+            for kind, group in groupby(part.blocks, type):
+                if kind is Media:
+                    shown += self._files(part.entry, (one for one in group if isinstance(one, Media)))
+                else:
+                    shown += "".join(markdown(one.text) for one in group if isinstance(one, Text))
+            return f'<div class="body">{shown}</div>'
+        if isinstance(part, Thought):
+            text = part.block.text
+            label = f"Thinking, {many(len(text.split()), 'word')}" if text else "Thinking"
+            shown = markdown(text) if text else "(reasoning hidden by the provider)"
+            return (
+                f'<details class="think"{opened}><summary><span class="i i-right" aria-hidden="true"></span>{label}'
+                f"</summary><div>{shown}</div></details>"
+            )
+        return "" if isinstance(part, Step) else self._opaque(part.block)
 
-    def _call(self, one: Entry, call: ToolCall) -> str:
-        links, found = self._links, self._results.get(call.id)
-        result, holder = found if found is not None else (None, None)
-        inside = holder is not None and self.is_inside(holder)
-        first = inside and holder is not None and holder.results[0].call_id == call.id
-        return render_call(
-            ShownCall(
-                call,
-                result,
-                anchor=holder.anchor if first and holder is not None else "",
-                number=holder.number if inside and holder is not None else None,
-                raw=links.raw(one.node) if links.raw is not None else None,
-                raw_result=links.raw(holder.node) if links.raw is not None and holder is not None else None,
-                trace=links.trace(call.id) if links.trace is not None else None,
-            ),
-            self.media,
-            open=not self._fold,
+    def _opaque(self, block: Opaque) -> str:
+        return (
+            f'<div class="calls"><details class="call"{"" if self._fold else " open"}><summary>'
+            '<span class="i i-right chev" aria-hidden="true"></span>'
+            f"<b>{inline(one_line(block.kind))}</b><code></code></summary>"
+            f'<div class="out">{json_block(block.data)}</div></details></div>'
         )
 
-    def media(self, block: Media) -> str:
+    def _step(self, step: Step, last: Entry) -> str:
+        links, answered = self._links, step.answered
+        inside = answered is not None and answered.is_result and step.call is not None
+        first = inside and answered is not None and answered.results[0].call_id == step.result.call_id  # type: ignore[union-attr]
+        shown = render_step(
+            step,
+            StepLinks(
+                anchor=answered.anchor if first and answered is not None else "",
+                number=answered.number if inside and answered is not None else None,
+                raw=links.raw(step.entry.node) if links.raw is not None and step.call is not None else None,
+                raw_result=links.raw(answered.node) if links.raw is not None and answered is not None else None,
+                trace=links.trace(step.call.id) if links.trace is not None and step.call is not None else None,
+            ),
+            lambda block: self.media(answered or step.entry, block),
+            self._note,
+            open=not self._fold or step.call is None,
+        )
+        return self._anchor(step, last) + shown
+
+    def _note_article(self, note: ProgramNote, first: bool) -> str:
+        if note.kind == "compaction":
+            return seam(note.entry.number)
+        if note.kind == "model":
+            return f'<p class="date-line"><span>{inline(one_line(note.title))}</span></p>'
+        if note.kind == "damaged":
+            role = _role(note.entry)
+            kind = "you damaged" if role == "user" else "ai damaged"
+            return self._article(note, role, kind, _damage(note.entry), first)
+        if note.kind == "summary":
+            body = f'<div class="body">{markdown(note.text)}</div>'
+            return self._article(note, "summary", "ai", body + self._files(note.entry, note.media), first)
+        return self._article(note, "", "note-m", self._note(note), first, title=_TITLES.get(note.kind, "Note"))
+
+    def _note(self, note: ProgramNote) -> str:
+        """A note: a line, with what is folded below it."""
+        files = self._files(note.entry, note.media)
+        title = inline(one_line(name_secrets(note.title)))
+        if note.kind == "interruption":
+            icon = '<span class="i i-stop" aria-hidden="true"></span>'
+            return f'<p class="stopped">{icon}<span>{title}</span></p>'
+        if note.kind == "shell":
+            output = f'<pre tabindex="0"><span class="a8">!</span> {plain(note.title)}\n{plain(note.text)}</pre>'
+            return f'<div class="ran">{output}</div>{files}'
+        if note.kind == "command":
+            output = f'<pre tabindex="0">{plain(note.text)}</pre>' if note.text else ""
+            return f'<div class="ran"><p class="mono cmd-l">{title}</p>{output}</div>{files}'
+        if note.kind == "error":
+            shown = f"<strong>{title}</strong> {plain(note.text)}"
+            return f'<div class="box err" role="note"><p>{shown}</p></div>{files}'
+        line = inline(one_line(name_secrets(note_line(note))))
+        if line.startswith(f"{title}: ") or not note.text:
+            return f'<p class="aside">{line}</p>{files}'
+        return (
+            f'<details class="think aside"><summary><span class="i i-right" aria-hidden="true"></span>{line}</summary>'
+            f'<div class="typed">{plain(note.text)}</div></details>{files}'
+        )
+
+    def _files(self, one: Entry, blocks: Iterable[Media]) -> str:
+        shown = "".join(self.media(one, block) for block in blocks)
+        return f'<div class="files">{shown}</div>' if shown else ""
+
+    def media(self, one: Entry, block: Media) -> str:
         """An attachment: an image or a recording if the page has it, otherwise its name and kind."""
-        url = self._links.media(block) if self._links.media is not None else None
+        url = self._links.media(one, block) if self._links.media is not None else None
         name = inline(one_line(name_secrets(block.name or block.modality)))
         where = block.url if block.url and not block.url.startswith("data:") else None
         about = f"{name}<small>{inline(one_line(block.mime_type))}</small>"
@@ -249,8 +252,32 @@ class Renderer:
             player = f'<audio controls preload="none" src="{escape(url)}" aria-label="{label}"></audio>'
             return f'<span class="attach"><a href="{escape(url)}">{icon}<span>{about}</span></a>{player}</span>'
         if block.modality == "image" and block.mime_type in SHOWN_IMAGES:
-            icon = f'<img src="{escape(url)}" alt="{label}" loading="lazy" width="176" height="104">'
+            image = f'<img src="{escape(url)}" alt="{label}" loading="lazy">'
+            return image_link(url, image)
         return f'<a class="attach" href="{escape(url)}">{icon}<span>{about}</span></a>'
+
+
+_TITLES = {
+    "command": "Command", "shell": "Terminal", "instructions": "System", "interruption": "Interrupted",
+    "error": "Error", "reminder": "Note",
+}  # fmt: skip
+
+
+def image_link(url: str, image: str) -> str:
+    """An image that leads to itself; one that is in the page leads nowhere."""
+    return (
+        f'<span class="picture">{image}</span>'
+        if url.startswith("data:")
+        else (f'<a class="picture" href="{escape(url)}">{image}</a>')
+    )
+
+
+def last_number(item: Item) -> int:
+    """The number of the last message that is shown with an item."""
+    numbers = [one.number for one in item.entries]
+    if isinstance(item, ModelAnswer):
+        numbers += [step.answered.number for step in item.steps if step.answered is not None]
+    return max(numbers)
 
 
 def _button(name: str, label: str, key: str, icon: str, number: int) -> str:
@@ -260,25 +287,12 @@ def _button(name: str, label: str, key: str, icon: str, number: int) -> str:
     )
 
 
-def usage_line(message: Message) -> str:
-    """Tokens and cost of an answer; unknown is written as unknown."""
-    used = message.usage
-    unknown = '<span class="unknown">{} unknown</span>'
-    if used is None:
-        return f'<p class="foot">{unknown.format("tokens and cost")}</p>'
-    parts = [
-        f"{value:,} {name}" for name, value in (("in", used.input), ("out", used.output), ("cached", used.cached))
-        if value is not None
-    ]  # fmt: skip
-    tokens = f"<span>{' · '.join(parts)}</span>" if parts else unknown.format("tokens")
-    cost = unknown.format("cost") if used.cost is None else f"<span>{money(used.cost)}</span>"
-    return f'<p class="foot">{tokens}{cost}</p>'
-
-
-def money(millionths: int) -> str:
-    """An amount, with as many digits as it needs."""
-    value = millionths / 1_000_000
-    return f"${value:,.2f}" if value >= 0.1 else f"${value:.4f}"
+def usage_line(used: Usage | None) -> str:
+    """Tokens and cost of an answer, as far as they are known."""
+    tokens = " · ".join(token_words(used))
+    cost = money(used.cost) if used is not None and used.cost else ""
+    shown = "".join(f"<span>{part}</span>" for part in (tokens, cost) if part)
+    return f'<p class="foot">{shown}</p>' if shown else ""
 
 
 def seam(number: int) -> str:
@@ -291,29 +305,10 @@ def seam(number: int) -> str:
 
 
 def _role(one: Entry) -> str:
-    if one.is_result:
-        return "tool"
-    if one.is_summary:
-        return "summary"
     try:
         return one.node.role
     except Corrupted:
         return "damaged"
-
-
-def _groups(blocks: Sequence[Block]) -> Iterator[tuple[type, list[Block]]]:
-    """Neighbouring blocks of one kind together; text and attachments are one kind."""
-    kind: type | None = None
-    group: list[Block] = []
-    for block in blocks:
-        now = Text if isinstance(block, Text | Media) else type(block)
-        if now is not kind and kind is not None:
-            yield kind, group
-            group = []
-        kind = now
-        group.append(block)
-    if kind is not None:
-        yield kind, group
 
 
 def _damage(one: Entry) -> str:

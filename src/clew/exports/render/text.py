@@ -87,6 +87,13 @@ def limited(to: RenderLimits) -> Iterator[None]:
         _limits.reset(before)
 
 
+_BOX = re.compile(r"(<li>\s*(?:<p>)?)\[([ xX])\] ")
+_TYPED_FENCE = re.compile(
+    r"^ {0,3}(?P<fence>`{3,}|~{3,})(?P<info>[^`\n]*)\n(?P<code>.*?)(?:^ {0,3}(?P=fence)[`~]* *$\n?|\Z)",
+    re.DOTALL | re.MULTILINE,
+)
+"""A fence in a prompt."""
+_SIGNS = {"+": "p", "-": "d", "@": "h"}
 _TAGS = {
     "a", "blockquote", "br", "code", "del", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p",
     "pre", "s", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul",
@@ -94,7 +101,10 @@ _TAGS = {
 _ATTRIBUTES = {
     "a": {"href"}, "div": {"tabindex", "role", "aria-label"}, "ol": {"start"}, "pre": {"tabindex"},
 }  # fmt: skip
-_CLASSES = {"span": {"target", "noimg", "k", "s", "m", "f", "c"}, "div": {"tbl"}, "td": {"r"}, "th": {"r"}}
+_CLASSES = {
+    "span": {"target", "noimg", "k", "s", "m", "f", "c", "p", "d", "h", "todo"}, "div": {"tbl", "code", "code-h"},
+    "td": {"r"}, "th": {"r"},
+}  # fmt: skip
 
 _GROUPS = {
     "c": ("Token.Comment",),
@@ -114,7 +124,7 @@ def markdown(text: str) -> str:
         return f'<pre tabindex="0">{plain(text)}</pre>'
     if shown.count("[") > BRACKETS:
         return f"<p>{plain(text)}</p>"
-    html = _reader().render(_hide(shown.replace("\r\n", "\n")), {})
+    html = _BOX.sub(_check_box, _reader().render(_hide(shown.replace("\r\n", "\n")), {}))
     clean = nh3.clean(
         html,
         tags=_TAGS,
@@ -124,6 +134,39 @@ def markdown(text: str) -> str:
         link_rel="noopener noreferrer nofollow",
     )
     return _show_secrets(_LINK.sub(lambda found: name_secrets(found[0]), _MARKED.sub(_chip, clean))) + more(rest)
+
+
+def prompt(text: str) -> str:
+    """A prompt as it was typed: line breaks, indentation and every character stay; only fences are styled."""
+    parts, at = [], 0
+    shown, rest = cut(text)
+    for found in _TYPED_FENCE.finditer(shown.replace("\r\n", "\n")):
+        parts += [
+            _plain_part(found.string[at : found.start()]),
+            _fence(_hide(found["code"]), _hide(found["info"]).strip()),
+        ]
+        at = found.end()
+    parts.append(_plain_part(shown.replace("\r\n", "\n")[at:]) if at or shown.strip() else "")
+    return _show_secrets(_MARKED.sub(_chip, "".join(parts))) + more(rest)
+
+
+def _plain_part(text: str) -> str:
+    return f'<p class="typed">{escape(_hide(text.strip(chr(10))))}</p>' if text.strip() else ""
+
+
+def _fence(text: str, info: str) -> str:
+    """A block of code under the name of its language. Hidden characters are marks already."""
+    language = info.split(" ", maxsplit=1)[0].strip("{}.")
+    head = f'<div class="code-h">{escape(language)}</div>' if language else ""
+    shown = _diff_lines(text) if language in ("diff", "patch") else _highlight(text, language)
+    return f'<div class="code">{head}<pre tabindex="0"><code>{shown}</code></pre></div>'
+
+
+def _diff_lines(text: str) -> str:
+    return "\n".join(
+        f'<span class="{name}">{escape(line)}</span>' if (name := _SIGNS.get(line[:1])) else escape(line)
+        for line in text.split("\n")
+    )
 
 
 def plain(text: str) -> str:
@@ -245,7 +288,7 @@ def _secret(found: re.Match[str]) -> str:
 def _reader() -> Any:
     with loading:
         make = _package("markdown_it").MarkdownIt
-    reader = make("commonmark", {"html": False, "linkify": False})
+    reader = make("commonmark", {"html": False, "linkify": False, "breaks": True})
     reader.enable(["table", "strikethrough"])
     reader.validateLink = lambda url: _SCHEME.match(url) is not None and _SECRET_IN_URL not in url
     reader.normalizeLinkText = lambda url: url  # decoded, an address could have hidden characters
@@ -308,9 +351,11 @@ def _cell(tokens: Sequence[Any], at: int, options: Any, env: MutableMapping[str,
 
 
 def _block(tokens: Sequence[Any], at: int, options: Any, env: MutableMapping[str, Any]) -> str:
-    token = tokens[at]
-    language = (token.info or "").strip().split(" ")[0]
-    return f'<pre tabindex="0"><code>{_highlight(token.content, language)}</code></pre>'
+    return _fence(tokens[at].content, (tokens[at].info or "").strip())
+
+
+def _check_box(found: re.Match[str]) -> str:
+    return f'{found[1]}<span class="todo">{"☐" if found[2] == " " else "☑"}</span> '
 
 
 def _highlight(text: str, language: str) -> str:

@@ -243,7 +243,7 @@ def opencode_blocks(data: Json) -> Iterator[Block]:
         kind = as_word(part.get("type"))
         if kind == "text":
             if text := as_text(part.get("text")):
-                yield Text(text=text)
+                yield Text(text=text, extra={"synthetic": True} if part.get("synthetic") is True else None)
         elif kind == "reasoning":
             yield Thinking(text=as_word(part.get("text")))
         elif kind == "tool":

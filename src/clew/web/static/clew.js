@@ -59,6 +59,9 @@ $("#ask form")?.addEventListener("keydown", (e) => {
   if (e.key === "Enter" && (e.ctrlKey || e.metaKey || e.target.matches("input[type=text]"))) { e.preventDefault(); $("#ask-ok").click(); }
 });
 
+// The key of commands has another name on a Mac.
+if (/Mac|iP(hone|ad|od)/.test(navigator.platform)) for (const key of $$("kbd")) key.textContent = key.textContent.replace("Ctrl", "⌘");
+
 // -- theme
 const stored = () => { try { return localStorage.getItem("clew-theme") ?? "system"; } catch { return "system"; } };
 function setTheme(name) {
@@ -87,7 +90,7 @@ export function suggest(input, box, list, count, find) {
   input.setAttribute("role", "combobox");
   input.setAttribute("aria-controls", list.id);
   input.setAttribute("aria-autocomplete", "list");
-  let at = -1, asked = 0, timer = 0, waiting = null;
+  let at = -1, asked = 0, told = 0, timer = 0, waiting = null;
   const open = (yes) => { box.hidden = !yes; input.setAttribute("aria-expanded", String(yes)); };
   open(false);
   const options = () => $$(".hit", list);
@@ -98,14 +101,27 @@ export function suggest(input, box, list, count, find) {
     if (all[at]) { all[at].scrollIntoView({ block: "nearest" }); input.setAttribute("aria-activedescendant", all[at].id); }
     else input.removeAttribute("aria-activedescendant");
   };
+  // While the index is behind, the answer waits for it: say so, instead of nothing.
+  const tellProgress = async (mine) => {
+    while (mine === asked && told !== mine) {
+      const state = await fetch("/state.json").then((answer) => answer.json()).catch(() => ({}));
+      if (mine !== asked || told === mine) return;
+      list.replaceChildren();
+      count.textContent = state.indexed == null ? "Searching …" : `Searching … ${state.indexed} %`;
+      open(true);
+      await new Promise((done) => { setTimeout(done, 300); });
+    }
+  };
   const run = async () => {
     const q = input.value.trim(), mine = ++asked;
     waiting?.abort();
     if (!q) { open(false); return; }
     waiting = new AbortController();
+    const slow = setTimeout(() => tellProgress(mine), 400);
     try {
-      const found = await find(q, waiting.signal);
+      const found = await find(q, waiting.signal).finally(() => clearTimeout(slow));
       if (mine !== asked || !found) return;
+      told = mine;
       found.links.forEach((a, n) => { a.id = `${list.id}-${n}`; a.tabIndex = -1; a.className = "hit"; a.setAttribute("role", "option"); a.setAttribute("aria-selected", "false"); });
       list.replaceChildren(...found.links);
       count.textContent = found.count;
@@ -256,6 +272,37 @@ document.addEventListener("keydown", (e) => {
 typing();
 resultsPage();
 palette();
+
+// The list follows the store. If the reader has scrolled, it asks first: what is read does not move.
+function liveList() {
+  const main = $("main[data-stamp]");
+  if (!main) return;
+  let stamp = main.dataset.stamp;
+  const bringIn = async () => {
+    const answer = await fetch(location.href).catch(() => null);
+    if (!answer?.ok) return;
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html"), rows = $("#rows", page);
+    if (!rows || !$("#rows")) { location.reload(); return; }
+    const focused = document.activeElement?.closest?.("#rows a")?.getAttribute("href");
+    $("#rows").replaceChildren(...rows.childNodes);
+    $("#side")?.replaceChildren(...$("#side", page).childNodes);
+    $(".bar .count")?.replaceWith($(".bar .count", page) ?? "");
+    if (focused) $$("#rows a").find((a) => a.getAttribute("href") === focused)?.focus({ preventScroll: true });
+  };
+  setInterval(async () => {
+    if (document.hidden) return;
+    const answer = await fetch("/state.json").catch(() => null);
+    const now = answer?.ok ? (await answer.json()).list : "";
+    if (!now || now === stamp) return;
+    stamp = now;
+    if (scrollY < 200) bringIn(); else say("The list has changed", { label: "Show", run: () => { bringIn(); scrollTo(0, 0); } });
+  }, 5000);
+}
+liveList();
+
+// After a conversation was moved to the trash, its page leads to the list, which offers to restore it.
+const trashed = (() => { try { const id = sessionStorage.getItem("clew-trashed"); sessionStorage.removeItem("clew-trashed"); return id; } catch { return null; } })();
+if (trashed) say("Moved to the trash", { label: "Undo", run: async () => { await send(`/c/${trashed}/restore`); location.href = `/c/${trashed}`; } });
 
 // A store that was unlocked here locks after a while. Then the page reloads, which removes its content.
 async function watchLock() {

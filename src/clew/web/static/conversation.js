@@ -41,6 +41,7 @@ async function addWindow(from, to, place) {
   place(made);
   thin(made);
   marks();
+  copyable(made);
 }
 // Keeps the page small: windows far from `near` lose their articles, but keep their height.
 function thin(near) {
@@ -55,6 +56,15 @@ function thin(near) {
     gone.classList.add("empty");
     gone.replaceChildren();
     sentinel.observe(gone);
+  }
+}
+// Each block of code gets a button that copies it.
+export function copyable(place) {
+  for (const code of $$(".code:not(:has(> .copy))", place)) {
+    const button = el("button", { className: "btn bare sm icon copy", type: "button", title: "Copy this code", ariaLabel: "Copy this code" });
+    button.append(el("span", { className: "i i-copy", ariaHidden: "true" }));
+    button.addEventListener("click", () => copyText($("pre", code).innerText, "Code copied"));
+    code.append(button);
   }
 }
 let busy = false;
@@ -93,6 +103,7 @@ const sentinel = new IntersectionObserver((seen) => {
         target.append(...articles);
         thin(target);
         marks();
+        copyable(target);
       }, () => sentinel.observe(target));
     } else if (target.querySelector("[rel=next]")) more(1);
     else if (scrolledUp) more(-1);
@@ -111,13 +122,40 @@ const outline = $("#outline ol");
 const lines = () => $$("a[data-number]", outline);
 async function moreOutline() {
   const link = $("#outline [data-more]");
-  if (!link) return false;
+  if (!link || link.parentElement.hidden) return false;
   const answer = await fetch(link.href).catch(() => null);
   if (!answer?.ok) return false;
   const page = new DOMParser().parseFromString(await answer.text(), "text/html"), found = $("#prompts", page);
   outline.append(...found.children);
-  if (found.dataset.more) link.href = `${base}/outline?from=${found.dataset.more}${withHead}`; else link.parentElement.remove();
+  setMore(found.dataset.more);
   return true;
+}
+function setMore(from) {
+  const link = $("#outline [data-more]");
+  if (from) { link.href = `${base}/outline?from=${from}${withHead}`; link.dataset.more = from; }
+  link.parentElement.hidden = !from;
+}
+// The list of prompts holds a part of a long conversation. It follows what is read, also after a jump.
+let following = false;
+async function followOutline(number) {
+  const link = $("#outline [data-more]"), first = $("#outline [data-first]");
+  if (!link || !first || following) return;
+  const from = first.parentElement.hidden ? 1 : Number(lines()[0]?.dataset.number ?? 1);
+  const upto = link.parentElement.hidden ? Infinity : Number(link.dataset.more);
+  if (number >= from && number < upto) return;
+  following = true;
+  if (number >= upto && number < upto + 400) await moreOutline();
+  else {
+    const start = Math.max(1, number - 150), answer = await fetch(`${base}/outline?from=${start}${withHead}`).catch(() => null);
+    if (answer?.ok) {
+      const found = $("#prompts", new DOMParser().parseFromString(await answer.text(), "text/html"));
+      outline.replaceChildren(...found.children);
+      first.parentElement.hidden = start === 1;
+      setMore(found.dataset.more);
+    }
+  }
+  following = false;
+  markLine();
 }
 $("#outline")?.addEventListener("click", (e) => {
   if (e.target.closest("[data-more]")) { e.preventDefault(); moreOutline(); }
@@ -145,8 +183,13 @@ function move(step) {
   next?.scrollIntoView({ block: "nearest" });
 }
 const markLine = () => {
-  const here = $$(".msg.you", list).findLast((m) => m.getBoundingClientRect().top < innerHeight / 2);
-  const number = here ? numberOf(here) : 0, pane = $("#outline");
+  const focused = document.activeElement?.closest?.(".msg"), at = focused?.getBoundingClientRect();
+  const seen = at && at.bottom > 0 && at.top < innerHeight;
+  const here = seen ? focused : messages().findLast((m) => m.getBoundingClientRect().top < 160) ?? messages()[0];
+  if (!here) return;
+  followOutline(numberOf(here));
+  const prompts = lines().filter((a) => !a.parentElement.classList.contains("gap"));
+  const number = Number(prompts.findLast((a) => Number(a.dataset.number) <= numberOf(here))?.dataset.number ?? 0), pane = $("#outline");
   for (const a of lines()) {
     if (Number(a.dataset.number) !== number) { a.removeAttribute("aria-current"); continue; }
     if (a.hasAttribute("aria-current")) continue;
@@ -156,7 +199,7 @@ const markLine = () => {
   }
 };
 let queued = false;
-addEventListener("scroll", () => { if (!queued) { queued = true; requestAnimationFrame(() => { queued = false; markLine(); }); } }, { passive: true });
+for (const event of ["scroll", "focusin"]) addEventListener(event, () => { if (!queued) { queued = true; requestAnimationFrame(() => { queued = false; markLine(); }); } }, { passive: true });
 
 // -- matches: marked where they are, and the folds around them opened
 const words = $("#find").defaultValue.toLowerCase().replace(/["*]/g, " ").split(/\s+/).filter(Boolean);
@@ -206,17 +249,26 @@ function reveal() {
 }
 addEventListener("hashchange", reveal);
 
+// -- branches: those that match what is typed
+$("#branch-q")?.addEventListener("input", (e) => {
+  const typed = e.target.value.trim().toLowerCase(), tree = $(".branches .tree");
+  tree.classList.toggle("filtering", typed !== "");
+  for (const li of $$(".stubs > li", tree)) li.hidden = !li.textContent.toLowerCase().includes(typed);
+  for (const li of $$(":scope > li", tree)) if ($(".stubs", li)) li.hidden = !$(".stubs > li:not([hidden])", li);
+});
+
 // -- selection: from here to here
-let from = 0, to = 0;
+let from = 0, to = 0, single = 0;
 const bar = $(".selbar");
 function select(m) {
   if (!m) return;
   const number = numberOf(m);
-  if (!from || to) { from = number; to = 0; } else if (number < from) { to = from; from = number; } else to = number;
+  const upto = Number(m.dataset.to ?? number); // the last message that is shown with it
+  if (!from || to) { from = number; to = 0; single = upto; } else if (number < from) { to = single; from = number; } else to = upto;
   showSelection();
 }
 function showSelection() {
-  const last = to || from;
+  const last = to || single;
   for (const m of messages()) m.classList.toggle("chosen", from > 0 && numberOf(m) >= from && numberOf(m) <= last);
   bar.hidden = !from;
   if (!from) return;
@@ -228,12 +280,12 @@ Object.assign(buttons, {
   "copy-all": () => copyFrom(`${base}/export/markdown`, "Conversation copied"),
   "copy-resume": () => copyText($(".resume .cmd code").innerText.trim(), "Command copied"),
   "copy-part": (button) => { const form = button.closest("form"); copyFrom(markdown(form.elements.from.value, form.elements.to.value), "Messages copied"); },
-  "copy-selection": () => copyFrom(markdown(from, to || from), "Messages copied"),
+  "copy-selection": () => copyFrom(markdown(from, to || single), "Messages copied"),
   "clear-selection": () => { from = to = 0; showSelection(); },
 });
 document.addEventListener("click", (e) => {
   const act = e.target.closest("[data-act]"), m = act?.closest(".msg");
-  if (act?.dataset.act === "copy") copyFrom(`${base}/m/${m.dataset.id}.md`, "Message copied");
+  if (act?.dataset.act === "copy") copyFrom(markdown(numberOf(m), m.dataset.to ?? numberOf(m)), "Message copied");
   else if (act?.dataset.act === "select") select(m);
 });
 
@@ -276,5 +328,6 @@ Object.assign(keys, {
 });
 
 marks();
+copyable(list);
 reveal();
 markLine();

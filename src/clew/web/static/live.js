@@ -1,5 +1,5 @@
 // New messages: they raise a counter, and come in when the reader asks. Nothing that is read moves.
-import { loadedTo, total } from "./@conversation.js@";
+import { copyable, loadedTo, total } from "./@conversation.js@";
 
 const conv = document.querySelector("[data-live]");
 if (conv) {
@@ -63,13 +63,16 @@ if (conv) {
     if (loadedTo() < last) { link.href = `${base}?from=${Math.floor(last / size) * size + 1}#m${last + 1}`; return; }
     event.preventDefault();
     // A call without a result may have one now: its message is read again.
-    const waiting = [...document.querySelectorAll("#messages .msg")].slice(-20).find((m) => m.querySelector(".call > summary > .i-stop"));
+    const shown = [...document.querySelectorAll("#messages .msg")].slice(-20), end = shown.at(-1);
+    const grown = end?.matches(".ai") && newest - Number(end.id.slice(1)) < batch ? end : null; // the last answer may have grown
+    const waiting = shown.find((m) => m.querySelector(".call > summary > .i-stop")) ?? grown;
     const from = waiting ? Number(waiting.id.slice(1)) : last + 1, to = Math.min(newest, from + batch - 1);
     const answer = await fetch(`${base}/messages?from=${from}&to=${to}`).catch(() => null);
     if (!answer?.ok) { location.reload(); return; }
     const first = bringIn([...new DOMParser().parseFromString(await answer.text(), "text/html").body.children], last);
     document.querySelector("#messages > .window:last-child").dataset.to = conv.dataset.total = String(to);
     show();
+    copyable(document.querySelector("#messages > .window:last-child"));
     first?.scrollIntoView({ block: "start" });
     first?.focus({ preventScroll: true });
   });
@@ -77,6 +80,5 @@ if (conv) {
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) { source?.close(); source = null; } else if (!source && !gone) connect();
   });
-  document.addEventListener("clew:restored", () => { gone = false; show(); source?.close(); connect(); });
   if (!document.hidden) connect();
 }

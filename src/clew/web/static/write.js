@@ -53,7 +53,8 @@ const acts = {
   },
   async trash() {
     await send(`${base}/trash`);
-    say("Moved to the trash", { label: "Undo", run: async () => { await send(`${base}/restore`); say("Restored"); document.dispatchEvent(new Event("clew:restored")); } });
+    try { sessionStorage.setItem("clew-trashed", conv.dataset.conversation); } catch { /* private window */ }
+    location.href = "/";
   },
   async restore(_, button) {
     await send(`/c/${button.dataset.id}/restore`);

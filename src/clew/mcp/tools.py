@@ -13,9 +13,9 @@ from mcp.types import Resource, ToolAnnotations
 from pydantic import Field
 
 from clew import errors
-from clew.agents.mcp import answers
-from clew.agents.mcp.answers import NOTE, Answer
 from clew.base import messages
+from clew.mcp import answers
+from clew.mcp.answers import NOTE, Answer
 from clew.store.store import Store
 
 Tool = Callable[..., Answer]

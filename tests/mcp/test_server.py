@@ -11,13 +11,13 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
-from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 import clew
-import clew.agents.mcp
-from clew.agents.mcp.answers import ANSWER, MESSAGE, NOTICE, escape_hidden, words
-from tests.agents.mcp.conftest import HIDDEN, TOKEN, Stored
+import clew.mcp
+from clew.mcp.answers import ANSWER, MESSAGE, NOTICE, escape_hidden, words
+from mcp import Client, MCPError, StdioServerParameters
+from tests.mcp.conftest import HIDDEN, TOKEN, Stored
 
 READS = {"search_conversations", "list_conversations", "get_overview", "get_messages"}
 WRITES = {"fork", "tag", "append_note"}
@@ -49,7 +49,7 @@ def ask(stored: Stored) -> Callable[..., Any]:
                 assert json.loads(done.content[0].text) == done.structured_content  # type: ignore[union-attr]
                 return done.structured_content
 
-            return drive(clew.agents.mcp.server(store, allow_write=allow_write), work)
+            return drive(clew.mcp.server(store, allow_write=allow_write), work)
 
     return call
 
@@ -71,7 +71,7 @@ def check(stored: Stored, seen: tuple[set[str], Any, Any, Any, Any]) -> None:
     assert tools == READS
     assert id == stored.build
     assert [one["text"] for one in read["messages"]] == [
-        "Why does the lint step fail?", "", "unused import", "An import is unused.",
+        "Why does the lint step fail?", "", "An import is unused.",
     ]  # fmt: skip
     assert len(resources) == 3
     assert resource == read
@@ -121,8 +121,8 @@ def test_writing_has_to_be_allowed(stored: Stored, ask: Callable[..., Any]) -> N
         return {tool.name: tool.annotations.read_only_hint if tool.annotations else None for tool in tools}
 
     with clew.open(stored.path) as store:
-        assert drive(clew.agents.mcp.server(store), names) == dict.fromkeys(READS, True)
-        allowed = drive(clew.agents.mcp.server(store, allow_write=True), names)
+        assert drive(clew.mcp.server(store), names) == dict.fromkeys(READS, True)
+        allowed = drive(clew.mcp.server(store, allow_write=True), names)
     assert allowed == {**dict.fromkeys(READS, True), **dict.fromkeys(WRITES, False)}
     assert "Unknown tool" in ask("append_note", conversation=stored.build, text="x")
     made = ask("fork", allow_write=True, conversation=stored.build, title="Other")["conversation"]
@@ -213,7 +213,7 @@ def test_an_overview(stored: Stored, ask: Callable[..., Any]) -> None:
     assert about["first"]["text"].startswith("message 0 ")
     assert len(about["last"]) == 3
     build = ask("get_messages", conversation=stored.build)["messages"]
-    assert build[1]["beside"] == [{"tool_call": {"name": "run", "arguments": '{"cmd":"make lint"}'}}]
+    assert build[1]["steps"] == [{"name": "run", "arguments": "make lint", "state": "done", "text": "unused import"}]
     assert build[1]["left_out"] == {"characters_of_thinking": 200}
 
 
@@ -271,7 +271,7 @@ def test_a_resource_that_is_not_there(stored: Stored) -> None:
             await client.read_resource("clew://conversation/zzzzzz")
 
     with clew.open(stored.path) as store:
-        drive(clew.agents.mcp.server(store), work)
+        drive(clew.mcp.server(store), work)
 
 
 def test_a_token_has_to_be_a_good_one(
@@ -280,8 +280,8 @@ def test_a_token_has_to_be_a_good_one(
     """A short token is refused; without one, a new token is created and shown at each start."""
     from click.testing import CliRunner
 
-    from clew.agents.mcp import http
     from clew.cli.root import cli
+    from clew.mcp import http
 
     monkeypatch.chdir(tmp_path)
     given: list[str] = []
@@ -301,7 +301,7 @@ def test_a_token_has_to_be_a_good_one(
 
 def test_a_port_that_is_taken_is_told() -> None:
     """And every socket is on the loopback address."""
-    from clew.agents.mcp import http
+    from clew.mcp import http
 
     with http.listen(0) as opened:
         assert opened.getsockname()[0] == "127.0.0.1"

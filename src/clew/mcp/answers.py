@@ -6,21 +6,27 @@ stored text, and control characters and hidden characters are shown as visible e
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
-from clew.base.messages import Media, Message, Opaque, Role, Text, Thinking, ToolCall, ToolResult
+from clew.base.messages import Media, Role, Text
 from clew.base.visible import escape
 from clew.engine.node import Node
 from clew.errors import Corrupted
+from clew.sources.registry import rules_for
 from clew.store.session import Session
 from clew.store.store import Store
+from clew.turns.derive import items
+from clew.turns.faces import result_text
+from clew.turns.model import Entry, Item, ModelAnswer, ProgramNote, Said, Step, Thought, UserPrompt, entry
 
 ANSWER, MESSAGE, EXCERPT, WORDS = 30_000, 6_000, 600, 200
 """Maximum characters of stored text: in a result, in a message, in a message of an overview, in a title or label."""
+STEPS = 20
+"""Tool calls of an answer."""
 NOTE = 20_000
 """Maximum characters of a note."""
 NOTICE = (
@@ -85,8 +91,8 @@ def overview(store: Store, conversation: str) -> Answer:
         "forked_from": session.forked_from,
         "branches": [{"head": branch.head_id} for branch in session.branches()[:20]],
         "subagents": [{"id": trace.id, "agent": words(trace.agent)} for trace in session.subagents()[:20]],
-        "first": None if first is None else _message(first, EXCERPT),
-        "last": [_message(node, EXCERPT) for node in last],
+        "first": None if first is None else _item(_items(session, [first])[-1], EXCERPT),
+        "last": [_item(item, EXCERPT) for item in _items(session, last)],
     }
     between = counters.messages - len(last) - (first is not None)
     left = None
@@ -111,16 +117,17 @@ def messages(
         return _answer({"conversation": about(session), "messages": [_message(node, ANSWER, offset)]}, None)
     path = session.path(last=last) if before is None else session.path(until=before, last=last + 1)[:-1]
     shown, room = list[Answer](), ANSWER
-    for node in reversed(path):
-        one = _message(node, MESSAGE)
+    first = None
+    for item in reversed(_items(session, path)):
+        one = _item(item, MESSAGE)
         room -= len(msgspec.json.encode(one))
         if room < 0 and shown:
             break
         shown.insert(0, one)
-    earlier = path[len(path) - len(shown)].depth if shown else 0
+        first = item.entry.node
     left = None
-    if earlier:
-        left = {"earlier_messages": earlier, "go_on_with": {"before": shown[0]["id"]}}
+    if first is not None and first.depth:
+        left = {"earlier_messages": first.depth, "go_on_with": {"before": first.id}}
     return _answer({"conversation": about(session), "messages": shown}, left)
 
 
@@ -164,41 +171,91 @@ def _answer(value: Answer, left: Answer | None) -> Answer:
 
 
 def _message(node: Node, room: int, offset: int = 0) -> Answer:
-    """A message: its text from a given character on, as far as it fits, and its other content."""
-    place = {"id": node.id, "handle": node.handle, "role": node.role, "created_at": iso(node.created_at)}
+    """A message as it is stored: its text from a given character on, as far as it fits."""
+    one = _place(node, node.role)
     try:
-        message = node.message
+        text = node.message.text
     except Corrupted as error:
-        return {**place, "damaged": error.why}
-    text = message.text
-    one: Answer = {**place, "model": words(message.model), "text": escape_hidden(text[offset : offset + room])}
-    beside = list(_beside(message))
-    if beside:
-        one["beside"] = beside[:20]
-    left: Answer = {}
+        return {**one, "damaged": error.why}
+    one["text"] = escape_hidden(text[offset : offset + room])
     if len(text) > offset + room:
-        left["characters"] = len(text) - offset - room
-        left["go_on_with"] = {"tool": "get_messages", "message": node.id, "offset": offset + room}
-    thought = sum(len(block.text) for block in message.blocks if isinstance(block, Thinking))
-    left |= {"characters_of_thinking": thought} if thought else {}
-    left |= {"parts": len(beside) - 20} if len(beside) > 20 else {}
-    if left:
-        one["left_out"] = left
+        one["left_out"] = _rest(node, len(text) - offset - room, offset + room)
     return one
 
 
-def _beside(message: Message) -> Iterator[Answer]:
-    """The content of a message other than its text."""
-    for block in message.blocks:
-        match block:
-            case ToolCall():
-                arguments = msgspec.json.encode(block.arguments).decode()
-                yield {"tool_call": {"name": words(block.name), "arguments": words(arguments)}}
-            case ToolResult():
-                yield {"tool_result": {"error": block.is_error}}
-            case Media():
-                yield {"media": {"modality": block.modality, "name": words(block.name)}}
-            case Opaque():
-                yield {"opaque": {"name": words(block.kind)}}
-            case Text() | Thinking():
-                pass
+def _place(node: Node, role: str) -> Answer:
+    return {"id": node.id, "handle": node.handle, "role": role, "created_at": iso(node.created_at)}
+
+
+def _rest(node: Node, characters: int, offset: int) -> Answer:
+    return {
+        "characters": characters,
+        "go_on_with": {"tool": "get_messages", "message": node.id, "offset": offset},
+    }
+
+
+def _items(session: Session, nodes: Iterable[Node]) -> list[Item]:
+    """What is shown of these messages, without seams: a seam has no text."""
+    found = items(map(entry, nodes), rules_for(session), project=session.cwd or "")
+    return [item for item in found if not (isinstance(item, ProgramNote) and item.kind in ("compaction", "model"))]
+
+
+def _item(item: Item, room: int) -> Answer:
+    """A prompt, an answer with its tool calls, or a note of the program."""
+    if isinstance(item, ProgramNote):
+        if item.kind == "damaged":
+            return {**_place(item.entry.node, _role(item.entry.node)), "damaged": item.text}
+        one = {**_place(item.entry.node, "note"), "kind": item.kind, "name": words(item.title)}
+        return {**one, **_text(item.entry, item.text, room)}
+    if isinstance(item, UserPrompt):
+        one = {**_place(item.entry.node, "user"), **_text(item.entry, item.text, room)}
+        media = [block for block in item.blocks if isinstance(block, Media)]
+        notes = [{"kind": note.kind, "name": words(note.title)} for note in item.notes]
+        return {**one, **({"media": list(map(_media, media))} if media else {}), **({"notes": notes} if notes else {})}
+    return _model_answer(item, room)
+
+
+def _model_answer(item: ModelAnswer, room: int) -> Answer:
+    said = [part for part in item.parts if isinstance(part, Said)]
+    text = "\n\n".join(block.text for part in said for block in part.blocks if isinstance(block, Text))
+    holder = said[0].entry if len({part.entry.number for part in said}) == 1 else None
+    one = {**_place(item.entry.node, "assistant"), "model": words(item.model), **_text(holder, text, room)}
+    if item.steps:
+        one["steps"] = list(map(_step, item.steps[:STEPS]))
+    thought = sum(len(part.block.text) for part in item.parts if isinstance(part, Thought))
+    left = {"characters_of_thinking": thought} if thought else {}
+    left |= {"steps": len(item.steps) - STEPS} if len(item.steps) > STEPS else {}
+    if left:
+        one["left_out"] = {**one.get("left_out", {}), **left}
+    return one
+
+
+def _step(step: Step) -> Answer:
+    """A tool call: its name, what it is about, how it ended, and the beginning of its result."""
+    one: Answer = {"name": words(step.label), "arguments": words(step.line), "state": step.state}
+    text = result_text(step.result)
+    one |= _text(step.answered, text, EXCERPT) if text else {}
+    media = [block for block in (step.result.content if step.result else ()) if isinstance(block, Media)]
+    return {**one, **({"media": list(map(_media, media))} if media else {})}
+
+
+def _media(block: Media) -> Answer:
+    return {"modality": block.modality, "name": words(block.name)}
+
+
+def _text(one: Entry | None, text: str, room: int) -> Answer:
+    """Text as far as it fits, and where the rest is in the message that has it."""
+    shown: Answer = {"text": escape_hidden(text[:room])}
+    if len(text) <= room:
+        return shown
+    if one is None or one.message is None:
+        return {**shown, "left_out": {"characters": len(text) - room}}
+    begins = max(0, one.message.text.find(text[:room]))
+    return {**shown, "left_out": _rest(one.node, len(text) - room, begins + room)}
+
+
+def _role(node: Node) -> str:
+    try:
+        return node.role
+    except Corrupted:
+        return "damaged"

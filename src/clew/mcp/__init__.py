@@ -3,6 +3,6 @@
 ``server(store)`` creates a server of the official SDK, which the extra ``clew[mcp]`` installs; ``clew mcp`` runs it.
 """
 
-from clew.agents.mcp.tools import server
+from clew.mcp.tools import server
 
 __all__ = ["server"]

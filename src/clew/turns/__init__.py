@@ -1,0 +1,1 @@
+"""One model of what is shown of a conversation: turns, answers, steps and notes, derived from its messages."""

@@ -1,0 +1,379 @@
+"""Turns out of messages: one pure function, which works on a whole conversation and on any part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from clew.base.messages import Media, Message, Native, Opaque, Text, Thinking, ToolCall, ToolResult
+from clew.errors import Corrupted
+from clew.turns import faces
+from clew.turns.model import (
+    PLAIN,
+    Entry,
+    Item,
+    MessageMark,
+    ModelAnswer,
+    NoteKind,
+    NoteRule,
+    Part,
+    ProgramNote,
+    Said,
+    ShownTurn,
+    ShowRules,
+    Step,
+    Thought,
+    Unknown,
+    UserPrompt,
+)
+from clew.turns.words import add_usage, short_model
+
+MARKED = 600
+"""Characters at the beginning of a message in which marks are looked for."""
+_TITLES: dict[NoteKind, str] = {
+    "reminder": "Reminder", "instructions": "System prompt", "summary": "Summary", "error": "Error",
+    "interruption": "Interrupted", "shell": "!", "command": "Command", "output": "Output",
+}  # fmt: skip
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+class TypedText(NamedTuple):
+    """A message in the user's name, split into what was typed and what the program wrote."""
+
+    blocks: tuple[Text | Media | Opaque, ...]
+    notes: tuple[ProgramNote, ...]
+
+
+AHEAD = 50
+"""Messages that are read before the first items of a stream are certain: results come after their calls."""
+
+
+def stream(
+    entries: Iterable[Entry], rules: ShowRules = PLAIN, *, project: str = "", ahead: int = AHEAD
+) -> Iterator[Item]:
+    """The items of `items`, as they become certain: those before a prompt, once `ahead` messages were read.
+
+    With `ahead` 0, each message is shown when it comes; the result of a call is then a step of its own.
+    """
+    made, count = _Maker(rules, project), 0
+    for one in entries:
+        if count >= ahead and (not ahead or is_prompt(one, rules)):
+            yield from made.take()
+            count = 0
+        made.add(one)
+        count += 1
+        if not ahead:
+            yield from made.take()
+    yield from made.take()
+
+
+def turns(entries: Iterable[Entry], rules: ShowRules = PLAIN, *, project: str = "") -> list[ShownTurn]:
+    """The turns of these messages, in order. `project` is the directory that paths are relative to.
+
+    A result belongs to the first call with its id that has none yet. One whose call is not among the messages is a step
+    without a call.
+    """
+    made = _Maker(rules, project)
+    for one in entries:
+        made.add(one)
+    found: list[tuple[UserPrompt | None, list[ModelAnswer | ProgramNote]]] = []
+    for item in made.take():
+        if isinstance(item, UserPrompt) or not found:
+            found.append((item, []) if isinstance(item, UserPrompt) else (None, [item]))
+        else:
+            found[-1][1].append(item)
+    return [ShownTurn(prompt, tuple(rest)) for prompt, rest in found]
+
+
+def items(entries: Iterable[Entry], rules: ShowRules = PLAIN, *, project: str = "") -> list[Item]:
+    """The same as one list: prompts, answers and notes."""
+    return [item for turn in turns(entries, rules, project=project) for item in turn]
+
+
+def split_prompt(one: Entry, rules: ShowRules = PLAIN) -> TypedText:
+    """What the user typed in a message, and what the program wrote in it. Both are empty for other messages."""
+    message = one.message
+    if message is None or message.role not in ("user", "system") or one.is_result:
+        return TypedText((), ())
+    mark = _mark(one, rules)
+    blocks = [block for block in message.blocks if not isinstance(block, ToolResult)]
+    if mark is not None or message.role == "system" or (one.is_summary and message.role == "user"):
+        text = "\n\n".join(block.text for block in blocks if isinstance(block, Text))
+        media = tuple(block for block in blocks if isinstance(block, Media))
+        rest, notes = _split(one, text, rules)
+        if notes and not rest.strip() and not media:
+            return TypedText((), tuple(notes))
+        kind = mark.kind if mark is not None else "instructions" if message.role == "system" else "summary"
+        title = mark.title if mark is not None and mark.title else _TITLES[kind]
+        if kind == "shell":
+            title, _, text = text.removeprefix("$ ").partition("\n")
+        return TypedText((), (ProgramNote(kind, (one,), title, text, media),))
+    left: list[Text | Media | Opaque] = []
+    notes = []
+    for block in blocks:
+        if isinstance(block, Text) and (block.extra or {}).get("synthetic"):
+            notes.append(ProgramNote("reminder", (one,), _TITLES["reminder"], block.text))
+        elif isinstance(block, Opaque) and block.kind in rules.opaque:
+            notes.append(ProgramNote("reminder", (one,), rules.opaque[block.kind], _words(block.data)))
+        elif isinstance(block, Text):
+            rest, found = _split(one, block.text, rules)
+            notes += found
+            if rest.strip() or not found:
+                left.append(block if rest == block.text else msgspec.structs.replace(block, text=rest))
+        elif isinstance(block, Media | Opaque):
+            left.append(block)
+    return TypedText(tuple(left) if any(_says(block) for block in left) or not notes else (), tuple(notes))
+
+
+def is_prompt(one: Entry, rules: ShowRules = PLAIN) -> bool:
+    """True for a message that the user typed, and not the program in the user's name."""
+    if one.message is None or one.message.role != "user" or one.is_result:
+        return False
+    found = split_prompt(one, rules)
+    return bool(found.blocks) or not found.notes
+
+
+def _words(data: object) -> str:
+    text = data.get("text") if isinstance(data, dict) else None
+    return text if isinstance(text, str) else msgspec.json.encode(data).decode()
+
+
+def is_machine_text(one: Entry, rules: ShowRules = PLAIN) -> bool:
+    """True for a message that a program alone wrote: a command, a reminder; not a summary or a system prompt."""
+    found = split_prompt(one, rules)
+    plain = (_TITLES["summary"], _TITLES["instructions"])
+    return not found.blocks and any(note.title not in plain for note in found.notes)
+
+
+def _says(block: Text | Media | Opaque) -> bool:
+    return not isinstance(block, Text) or bool(block.text.strip())
+
+
+def _mark(one: Entry, rules: ShowRules) -> MessageMark | None:
+    """The mark of a whole message, in its own JSON or in the record around it."""
+    if not rules.marks:
+        return None
+    try:
+        said = one.node.said
+    except Corrupted:
+        return None
+    around = (said.extra or {}).get("line")
+    places = [part for part in around if isinstance(part, str)] if isinstance(around, list) else []
+    if isinstance(said, Native):
+        places.append(said.raw[:MARKED].decode(errors="replace"))
+    return next((mark for mark in rules.marks for place in places if mark.text in place), None)
+
+
+def _split(one: Entry, text: str, rules: ShowRules) -> tuple[str, list[ProgramNote]]:
+    """A text without what the program wrote at its beginning and at its end, and notes of that."""
+    notes: list[ProgramNote] = []
+    at = 0
+    while found := next((made for rule in rules.notes if (made := _match(one, text, at, rule)) is not None), None):
+        note, at = found
+        notes.append(note)
+    rest = text[at:].lstrip("\r\n") if at else text
+    while (end := rest.rstrip()).endswith(">") and (begin := end.rfind(f"<{end[end.rfind('</') + 2 : -1]}")) > 0:
+        last = next((made for rule in rules.notes if (made := _match(one, end, begin, rule)) is not None), None)
+        if last is None or last[1] != len(end):
+            break
+        notes.append(last[0])
+        rest = end[:begin].rstrip()
+    return rest, notes
+
+
+def _match(one: Entry, text: str, at: int, rule: NoteRule) -> tuple[ProgramNote, int] | None:
+    kind, pattern, title = rule
+    begin = at
+    while begin < len(text) and text[begin] in " \t\r\n":
+        begin += 1
+    found = pattern.match(text, begin) if begin < len(text) else None
+    if found is None or found.end() == at:
+        return None
+    groups = found.groupdict()
+    named = " ".join(" ".join(filter(None, (groups.get("title"), groups.get("args")))).split())
+    shown = groups.get("text") if "text" in groups else "" if named else found[0]
+    return ProgramNote(kind, (one,), named or title or _TITLES.get(kind, ""), (shown or "").strip("\r\n")), found.end()
+
+
+class _Open:
+    """An answer that is being made."""
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+        self.entries: list[Entry] = []
+        self.parts: list[Part | int] = []
+        """Parts; a step is its number among the steps."""
+
+    def say(self, one: Entry, block: Text | Media) -> None:
+        """Adds text; neighbouring pieces of one message are one part."""
+        last = self.parts[-1] if self.parts else None
+        if isinstance(last, Said) and last.entry is one:
+            self.parts[-1] = Said(one, (*last.blocks, block))
+        else:
+            self.parts.append(Said(one, (block,)))
+
+
+class _Maker:
+    def __init__(self, rules: ShowRules, project: str) -> None:
+        self._rules, self._project = rules, project
+        self._beside = ShowRules(notes=tuple(rule for rule in rules.notes if rule.kind == "reminder"))
+        """What a program adds to the result of a tool."""
+        self._items: list[UserPrompt | ProgramNote | _Open] = []
+        self._steps: list[Step] = []
+        self._waiting: dict[str, list[int]] = {}
+        """For each id of a call: the steps that have no result yet."""
+        self._open: _Open | None = None
+        self._model: str | None = None
+        """The model of the last answer."""
+        self._joining = False
+        """Whether the next item of a response belongs to the open answer."""
+
+    def add(self, one: Entry) -> None:
+        """Adds a message."""
+        message = one.message
+        if message is None:
+            self._note(ProgramNote("damaged", (one,), "Damaged message", one.why))
+            return
+        if one.is_summary:
+            self._note(ProgramNote("compaction", (one,)))
+        if one.is_result:
+            self._results(one, one.results)
+        elif message.role == "assistant" or one.calls:
+            mark = _mark(one, self._rules)
+            if mark is not None:
+                self._note(ProgramNote(mark.kind, (one,), mark.title or _TITLES.get(mark.kind, ""), message.text))
+            else:
+                self._answer(one, message)
+        elif message.role == "tool":
+            self._answer(one, message)
+        else:
+            self._user(one, message)
+
+    def take(self) -> list[Item]:
+        """The items so far, which are complete then."""
+        found: list[Item] = []
+        for item in self._items:
+            if isinstance(item, _Open):
+                answer = self._close(item)
+                if self._model and answer.model and answer.model != self._model:
+                    title = f"{short_model(self._model)} → {short_model(answer.model)}"
+                    found.append(ProgramNote("model", (answer.entry,), title))
+                self._model = answer.model or self._model
+                found.append(answer)
+            else:
+                found.append(item)
+        self._items, self._steps, self._waiting, self._open = [], [], {}, None
+        return found
+
+    def _note(self, note: ProgramNote) -> None:
+        """Adds a note. Output belongs to the command or shell before it."""
+        self._open = None
+        last = self._items[-1] if self._items else None
+        if note.kind == "output" and isinstance(last, ProgramNote) and last.kind in ("command", "shell"):
+            text = "\n".join(filter(None, (last.text, note.text)))
+            self._items[-1] = last._replace(
+                text=text, entries=(*last.entries, *(one for one in note.entries if one.node != last.entry.node))
+            )
+        elif note.kind == "output":
+            self._items.append(note._replace(kind="command"))
+        else:
+            self._items.append(note)
+
+    def _user(self, one: Entry, message: Message) -> None:
+        if one.results:
+            self._results(one, one.results)
+        found = split_prompt(one, self._rules)
+        if found.blocks or not found.notes:
+            self._open = None
+            self._items.append(UserPrompt(one, found.blocks, found.notes))
+        else:
+            for note in found.notes:
+                self._note(note)
+
+    def _results(self, one: Entry, results: Sequence[ToolResult]) -> None:
+        self._joining = False
+        for given in results:
+            result, notes = self._bare(one, given)
+            waiting = self._waiting.get(result.call_id)
+            if waiting:
+                at = waiting.pop(0)
+                self._steps[at] = self._steps[at]._replace(result=result, answered=one, notes=notes)
+            else:
+                self._begin(one, one.node.id, joins=True)
+                self._step(Step(None, result, one, one, "other", "Result", result.call_id, self._project, notes))
+
+    def _bare(self, one: Entry, result: ToolResult) -> tuple[ToolResult, tuple[ProgramNote, ...]]:
+        """A result without what the program added to it, and notes of that."""
+        notes: list[ProgramNote] = []
+        content = []
+        for block in result.content if self._beside.notes else ():
+            rest, found = _split(one, block.text, self._beside) if isinstance(block, Text) else ("", [])
+            notes += found
+            content.append(msgspec.structs.replace(block, text=rest) if found else block)
+        return (msgspec.structs.replace(result, content=tuple(content)) if notes else result), tuple(notes)
+
+    def _answer(self, one: Entry, message: Message) -> None:
+        id = self._response(one)
+        self._begin(one, id or one.node.id, joins=self._joining if id is None else self._is_open(id))
+        made = self._open
+        assert made is not None
+        for block in message.blocks:
+            match block:
+                case Text() | Media():
+                    if not isinstance(block, Text) or block.text.strip():
+                        made.say(one, block)
+                case Thinking():
+                    made.parts.append(Thought(one, block))
+                case ToolCall():
+                    kind = faces.kind_of(block, self._rules)
+                    label, line = faces.label_of(block, kind), faces.line_of(block, kind, self._project)
+                    self._waiting.setdefault(block.id, []).append(len(self._steps))
+                    self._step(Step(block, None, one, None, kind, label, " ".join(line.split()), self._project))
+                case ToolResult():
+                    joining = self._joining
+                    self._results(one, [block])
+                    self._joining = joining
+                case Opaque():
+                    made.parts.append(Unknown(one, block))
+        self._joining = self._rules.joins
+
+    def _is_open(self, id: str) -> bool:
+        return self._open is not None and self._open.id == id
+
+    def _begin(self, one: Entry, id: str, *, joins: bool) -> None:
+        """Makes an answer the open one: the one that is, or a new one."""
+        if self._open is None or not joins:
+            self._open = _Open(id)
+            self._items.append(self._open)
+        if one not in self._open.entries:
+            self._open.entries.append(one)
+
+    def _step(self, step: Step) -> None:
+        assert self._open is not None
+        self._open.parts.append(len(self._steps))
+        self._steps.append(step)
+
+    def _response(self, one: Entry) -> str | None:
+        """The provider's id of the response that a message is a part of."""
+        said = one.node.said
+        if not self._rules.response or not isinstance(said, Native):
+            return None
+        try:
+            found = msgspec.json.decode(_fields(said.raw)[self._rules.response])
+        except (msgspec.MsgspecError, KeyError, UnicodeError, RecursionError):
+            return None
+        return found if isinstance(found, str) and found else None
+
+    def _close(self, made: _Open) -> ModelAnswer:
+        parts: Iterator[Part] = (self._steps[part] if isinstance(part, int) else part for part in made.parts)
+        messages = [one.message for one in made.entries if one.message is not None]
+        return ModelAnswer(
+            made.id,
+            tuple(made.entries),
+            tuple(parts),
+            next((message.model for message in messages if message.model), None),
+            add_usage(message.usage for message in messages if message.role == "assistant"),
+            any(one.is_interrupted for one in made.entries),
+        )

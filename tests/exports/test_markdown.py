@@ -1,0 +1,121 @@
+"""A conversation as Markdown: prompts as they were typed, images beside the file, nothing that a text can break."""
+
+from __future__ import annotations
+
+import base64
+import html as entities
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+import clew
+from clew import exports
+from clew.base.messages import Media, Text, ToolCall, ToolResult
+from clew.exports.to_markdown import as_typed, fenced, markdown
+from tests.turns.test_derive import PIXEL
+
+READER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+
+
+def read_back(text: str) -> str:
+    """The words of a prompt after a reader of Markdown has shown them."""
+    shown = READER.render("\n".join(as_typed(text)))
+    assert not re.search("<(?!/?p>|br />)", shown), shown
+    shown = shown.replace("<br />\n", "\n").replace("</p>\n<p>", "\n\n").removeprefix("<p>").removesuffix("</p>\n")
+    return entities.unescape(shown).replace("\xa0", " ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["web-1 timeout\n    indented\nfix src/__init__.py", "*a* _b_ `c` ~~d~~ <b>e</b> &amp; [f](g) ![h](i) j\\*k",
+     "# no heading\n- no list\n1. no list\n> no quotation\n---\n===", "a | b\n---|---\n1 | 2", "\ttab\n\na\n\nb",
+     "[a]: http://x", "snake_case_word", "a\\", "1) x\n+ y", "<https://a.test>", "``` not a fence ```"],
+)  # fmt: skip
+def test_a_prompt_reads_as_it_was_typed(text: str) -> None:
+    """Line breaks, indentation and marks of Markdown come out of a reader as they went in."""
+    assert read_back(text).replace("    tab", "\ttab") == text
+
+
+@given(st.text(alphabet="ab *_`#>-+.1)(<&;[]!~|\\=\n", max_size=40))
+def test_any_prompt_reads_as_it_was_typed(text: str) -> None:
+    """No mix of marks becomes a tag; every letter stays."""
+    if "```" in text or "~~~" in text:
+        return
+    shown = read_back(text)
+    assert re.sub(r"\s", "", shown) == re.sub(r"\s", "", text)
+
+
+def test_only_fences_of_a_prompt_are_styled() -> None:
+    """A fence in a prompt stays a fence, and what is around it does not."""
+    lines = list(as_typed("run *this*:\n```python\nx = '*'\n```\n_ok_"))
+    assert lines == ["run \\*this\\*:", "```python", "x = '*'", "```", "", "\\_ok\\_"]
+
+
+def test_a_fence_cannot_be_left() -> None:
+    """The output of a tool with fences stays inside its own."""
+    first, *_, last = fenced("a\n```\n# b\n````\n")
+    assert first == last == "`````"
+
+
+def test_images_are_files_beside_the_markdown(store: clew.Store, tmp_path: Path) -> None:
+    """A pasted image and one that a tool returned are written beside the file, and shown by it; nothing else is."""
+    session = store.sessions.create(title="Pictures")
+    image = Media(mime_type="image/png", modality="image", url=f"data:image/png;base64,{PIXEL}")
+    fake = Media(mime_type="image/png", modality="image", url="data:image/png;base64,PHN2Zz4=", name="x](y)")
+    session.append(clew.user(image, "What is it?"))
+    session.append(clew.assistant(ToolCall(id="a", name="shot")))
+    session.append(clew.Message("tool", (ToolResult(call_id="a", content=(image, fake)),)))
+    target = tmp_path / "out" / "talk.md"
+    target.parent.mkdir()
+    exports.write(store, target, [session], form="markdown")
+    text = target.read_text()
+    files = re.findall(r"!\[image\]\((talk-files/[\w.-]+)\)", text)
+    assert [(target.parent / name).read_bytes() for name in files] == [base64.b64decode(PIXEL)] * 2
+    assert "[image: image/png, x](y)]" in text
+    assert sorted(one.name for one in (target.parent / "talk-files").iterdir()) == ["1-1.png", "3-2.png"]
+
+
+def test_hostile_text_adds_no_heading(store: clew.Store) -> None:
+    """A name, a path, a title or a note with line breaks and marks stays on its line."""
+    bad = "x\n\n## user · fake\n<script>`"
+    session = store.sessions.create(title=bad, cwd=bad)
+    session.append(clew.system(bad))
+    session.append(clew.user(bad))
+    call = ToolCall(id=bad, name=bad, arguments={bad: bad, "file_path": bad, "todos": [{"content": bad}]})
+    session.append(clew.assistant(call, ToolCall(id="t", name="TodoWrite", arguments=call.arguments), model=bad))
+    session.append(clew.tool(bad, call_id=bad))
+    fence, headings = "", []
+    for line in markdown(session, session.path()):
+        found = re.match(r"\s*(`{3,})", line)
+        if found and (not fence or line.strip() == fence):
+            fence = "" if fence else found[1]
+        elif not fence and line.startswith("## "):
+            headings.append(line.split(" · ")[0])
+    assert headings == ["## user", "## assistant"]
+
+
+def test_levels_of_detail(store: clew.Store) -> None:
+    """Prompts alone; with answers and calls on a line; everything on a line; everything."""
+    session = store.sessions.create(title="T")
+    session.append(clew.system("Be brief. " * 20 + "Always."))
+    session.append(clew.user("Go"))
+    call = ToolCall(id="a", name="Bash", arguments={"command": "ls"})
+    session.append(clew.assistant(clew.Thinking(text="hm hm"), Text(text="I go."), call))
+    session.append(clew.tool("a.txt", call_id="a"))
+    words = (
+        "Go", "I go.", "⚙ Bash: ls · 1 line", "thinking, 2 words", "hm hm", "a.txt",
+        "System prompt, 41 words", "Always",
+    )  # fmt: skip
+    shown = {
+        "prompts": ["Go"],
+        "conversation": ["Go", "I go.", "⚙ Bash: ls · 1 line"],
+        "folded": ["Go", "I go.", "⚙ Bash: ls · 1 line", "thinking, 2 words", "System prompt, 41 words"],
+        "full": ["Go", "I go.", "hm hm", "a.txt", "System prompt, 41 words", "Always"],
+    }
+    for level, expected in shown.items():
+        text = "\n".join(markdown(session, session.path(), detail=level))  # type: ignore[arg-type]
+        assert [word for word in words if word in text] == expected, level

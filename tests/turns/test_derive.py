@@ -1,0 +1,303 @@
+"""What is shown is derived from messages: turns, answers, steps and notes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import clew
+from clew.base.messages import Native, Text, ToolCall, ToolResult, Usage
+from clew.sources.aider import Aider
+from clew.sources.claude_code import RULES, ClaudeCode
+from clew.sources.cline import RULES as CLINE
+from clew.sources.codex import RULES as CODEX
+from clew.sources.codex import Codex
+from clew.sources.pi import RULES as PI
+from clew.turns.derive import is_prompt, items, turns
+from clew.turns.model import ModelAnswer, ProgramNote, UserPrompt
+from tests.sources.made import SESSION, claude_line, jsonl
+from tests.sources.samples.old_codex import THREAD, counted, line, meta, said, turn
+from tests.turns.outline import entries, imported, made, outline
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+
+def claude(*lines: dict[str, Any]) -> list[str]:
+    """What is shown of a session of Claude Code."""
+    (found,) = imported(ClaudeCode(), jsonl(lines), f"projects/p/{SESSION}.jsonl")
+    return outline(found)
+
+
+def answer(number: int, parent: int, content: Any, response: str, **usage: int) -> dict[str, Any]:
+    """A line of an answer of Claude Code."""
+    about = {"id": response, "model": "claude-opus-4-5-20251101", "usage": usage}
+    return claude_line(number, parent, "assistant", content, message=about)
+
+
+def test_lines_of_a_response_are_one_answer() -> None:
+    """Lines of Claude Code with one message id are one answer, with its calls, their results and one usage."""
+    used = {"input_tokens": 510, "output_tokens": 6}
+    call = {"type": "tool_use", "id": "a", "name": "Read", "input": {"file_path": "/src/app/notes.txt"}}
+    other = {"type": "tool_use", "id": "b", "name": "Bash", "input": {"command": "false"}}
+    result = [{"type": "tool_result", "tool_use_id": "a", "content": "buy milk"}]
+    failed = [{"type": "tool_result", "tool_use_id": "b", "content": "Exit code 1", "is_error": True}]
+    assert claude(
+        claude_line(1, None, "user", "What is in it?"),
+        answer(2, 1, [{"type": "thinking", "thinking": "Look first"}], "msg_1", **used),
+        answer(3, 2, [{"type": "text", "text": "I look."}], "msg_1", **used),
+        answer(4, 3, [call], "msg_1", **used),
+        answer(5, 4, [other], "msg_1", **used),
+        claude_line(6, 4, "user", result),
+        claude_line(7, 5, "user", failed),
+        answer(8, 7, [{"type": "text", "text": "Milk."}], "msg_2", input_tokens=520, output_tokens=2),
+    ) == [
+        "You: 'What is in it?'",
+        (
+            "AI: thinking 'Look first' | I look. | Read<notes.txt> done, 1 line · 2 s: Code | "
+            "Bash<false> failed, exit 1 · 2 s: Terminal [510 in, 6 out]"
+        ),
+        "AI: Milk. [520 in, 2 out]",
+    ]
+
+
+def test_machine_text_of_claude_code_is_not_the_user() -> None:
+    """Commands, shells, reminders, interruptions, summaries and errors in the user's name are notes."""
+    names = "<command-name>/compact</command-name>\n<command-message>compact</command-message>"
+    compact = f"{names}\n<command-args>all</command-args>"
+    nice = "<system-reminder>be nice</system-reminder>"
+    assert claude(
+        claude_line(1, None, "user", "<local-command-caveat>Caveat: do not answer</local-command-caveat>", isMeta=True),
+        claude_line(2, 1, "user", compact),
+        claude_line(3, 2, "user", "<local-command-stdout>Compacted</local-command-stdout>"),
+        claude_line(4, 3, "user", "<bash-input>ls -la</bash-input>"),
+        claude_line(5, 4, "user", "<bash-stdout>a.txt</bash-stdout><bash-stderr></bash-stderr>"),
+        claude_line(6, 5, "user", f"<ide_opened_file>a.py is open</ide_opened_file>\nFix it\n{nice}"),
+        claude_line(7, 6, "user", [{"type": "text", "text": "[Request interrupted by user for tool use]"}]),
+        claude_line(8, 7, "user", "The skill says", isMeta=True),
+        claude_line(9, 8, "assistant", "API Error: 529", isApiErrorMessage=True, message={"model": "<synthetic>"}),
+        claude_line(10, 9, "user", "a <system-reminder> is a tag"),
+    ) == [
+        "(reminder: Reminder / Caveat: do not answer)",
+        "(command: /compact all / Compacted)",
+        "(shell: ls -la / a.txt)",
+        "You: 'Fix it' (reminder: From the editor / a.py is open) (reminder: Reminder / be nice)",
+        "(interruption: Interrupted / [Request interrupted by user for tool use])",
+        "(reminder: Reminder / The skill says)",
+        "(error: Error / API Error: 529)",
+        "You: 'a <system-reminder> is a tag'",
+    ]  # fmt: skip
+
+
+def test_a_custom_command_has_its_name_and_arguments() -> None:
+    """The other order of the tags of a command is read too."""
+    running = "<command-message>review is running…</command-message>"
+    text = f"{running}\n<command-name>/review</command-name>\n<command-args>12</command-args>"
+    (note,) = made(clew.user(text), rules=RULES)
+    assert isinstance(note, ProgramNote)
+    assert (note.kind, note.title) == ("command", "/review 12")
+
+
+def test_a_compaction_is_a_seam_and_a_summary() -> None:
+    """After a compaction the summary is a note, and the next prompt is a prompt."""
+    boundary = {"type": "system", "subtype": "compact_boundary", "message": None, "logicalParentUuid": None}
+    lines = [
+        claude_line(1, None, "user", "Hello"),
+        answer(2, 1, "Hi", "msg_1"),
+        claude_line(3, None, "user", "") | boundary | {"logicalParentUuid": claude_line(2, 1, "user", "")["uuid"]},
+        claude_line(4, 3, "user", "This session is being continued", isCompactSummary=True),
+        claude_line(5, 4, "user", "And now?"),
+    ]
+    assert claude(*lines) == [
+        "You: 'Hello'", "AI: Hi", "(compaction: )", "(summary: Summary / This session is being continued)",
+        "You: 'And now?'",
+    ]  # fmt: skip
+
+
+def test_a_prompt_is_what_was_typed() -> None:
+    """Line breaks, indentation and characters with a meaning in Markdown stay."""
+    text = "web-1 timeout\n    indented\nfix src/__init__.py *them* &amp;"
+    (prompt,) = made(clew.user(text))
+    assert isinstance(prompt, UserPrompt)
+    assert prompt.text == text
+
+
+def test_items_of_codex_are_one_answer() -> None:
+    """Reasoning, calls and text of one response are one answer; its environment and instructions are notes."""
+    call = {"type": "function_call", "name": "shell", "call_id": "c1", "arguments": '{"command":["bash","-lc","ls"]}'}
+    done = {
+        "type": "function_call_output",
+        "call_id": "c1",
+        "output": '{"output":"a.txt\\n","metadata":{"exit_code":0}}',
+    }
+    inside = "<command>\npwd\n</command>\n<result>\nExit code: 0\n/src\n</result>"
+    shell = f"<user_shell_command>\n{inside}\n</user_shell_command>"
+    data = jsonl([
+        meta(0, THREAD),
+        said(0, "user", "<environment_context>\n<cwd>/src</cwd>\n</environment_context>"),
+        said(0, "user", "# AGENTS.md instructions for /src\n\nBe brief"),
+        turn(1, 1),
+        said(1, "user", "List it"),
+        line(2, "response_item", {"type": "reasoning", "summary": [{"type": "summary_text", "text": "ls"}]}),
+        said(2, "assistant", "I list."),
+        line(2, "response_item", call),
+        line(3, "response_item", done),
+        counted(3, 9),
+        said(4, "assistant", "One file."),
+        counted(4, 18),
+        said(5, "user", shell),
+        said(6, "user", "<turn_aborted>\nstopped\n</turn_aborted>"),
+    ])  # fmt: skip
+    (found,) = imported(Codex(), data, f"sessions/2025/10/01/rollout-2025-10-01T10-00-00-{THREAD}.jsonl")
+    assert outline(found) == [
+        "(instructions: Environment / <cwd>/src</cwd>)",
+        "(instructions: Project instructions / # AGENTS.md instructions for /src Be brief)",
+        "You: 'List it'",
+        "AI: thinking 'ls' | I list. | shell<ls> done, exit 0 · 1 s: Terminal [7 in, 2 out]",
+        "AI: One file. [7 in, 2 out]",
+        "(shell: pwd / Exit code: 0 /src)",
+        "(interruption: Interrupted / <turn_aborted> stopped </turn_aborted>)",
+    ]
+
+
+def test_commands_of_aider_are_commands() -> None:
+    """What the user typed to the program and not to the model is a command."""
+    lines = ["#### /add a.txt  \n", "> Added  \n", "#### Change it  \n", "Done.\n", "#### End  \n", "Yes.\n"]
+    text = "\n# aider chat started at 2026-11-01 10:00:00\n\n" + "\n".join(lines)
+    (found,) = imported(Aider(), text.encode(), ".aider.chat.history.md")
+    assert outline(found)[0] == "(command: /add a.txt)"
+    assert "You: 'Change it'" in outline(found)
+
+
+def test_a_shell_of_pi_is_a_shell() -> None:
+    """A command that the user ran in pi is a shell with its output."""
+    raw = {"role": "bashExecution", "command": "ls", "output": "a.txt\nb.txt"}
+    assert outline(made(clew.native("pi", raw), rules=PI)) == ["(shell: ls / a.txt b.txt)"]
+
+
+def test_what_cline_adds_is_a_note() -> None:
+    """The surroundings that Cline adds to a prompt are not the user's words."""
+    said = [
+        {"type": "text", "text": "<task>\nFix it\n</task>"},
+        {"type": "text", "text": "<environment_details>\nx\n</environment_details>"},
+    ]
+    assert outline(made(clew.native("cline", {"role": "user", "content": said}), rules=CLINE)) == [
+        "You: 'Fix it' (reminder: Environment / <environment_details> x </environment_details>)"
+    ]
+
+
+def test_images_are_part_of_a_prompt() -> None:
+    """A pasted image stands with the text."""
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
+    assert claude(claude_line(1, None, "user", [image, {"type": "text", "text": "What is it?"}])) == [
+        "You: 'What is it?' <image/png>"
+    ]
+
+
+def test_system_prompts_are_notes() -> None:
+    """A system message is a note, whatever the source."""
+    assert outline(made(clew.system("Be brief."), clew.user("Hi"))) == [
+        "(instructions: System prompt / Be brief.)", "You: 'Hi'",
+    ]  # fmt: skip
+
+
+def test_a_part_of_a_conversation() -> None:
+    """The function works on any window: a result whose call is not in it is a step without a call."""
+    all_entries = entries([
+        clew.user("Go"),
+        clew.assistant(ToolCall(id="a", name="Bash", arguments={"command": "ls"})),
+        clew.tool("a.txt", call_id="a"),
+        clew.assistant("One file."),
+    ])  # fmt: skip
+    assert outline(items(all_entries[2:])) == ["AI: Result<a> done, 1 line: Output", "AI: One file."]
+    assert [len(list(turn)) for turn in turns(all_entries)] == [3]
+    assert turns(all_entries[1:])[0].prompt is None
+
+
+def test_equal_ids_of_calls() -> None:
+    """A result belongs to the first call with its id that has none yet: some programs have names as ids."""
+    found = made(
+        clew.assistant(ToolCall(id="python", name="python", arguments={"input": "1"})),
+        clew.tool("one", call_id="python"),
+        clew.assistant(ToolCall(id="python", name="python", arguments={"input": "2"})),
+        clew.tool("two", call_id="python"),
+    )
+    results = [step.result for item in found if isinstance(item, ModelAnswer) for step in item.steps]
+    assert [one.content[0].text for one in results if one] == ["one", "two"]  # type: ignore[union-attr]
+
+
+def test_a_change_of_the_model_is_a_note() -> None:
+    """Where another model answers, a note says so, with short names."""
+    found = made(clew.assistant("a", model="claude-opus-4-5-20251101"), clew.assistant("b", model="gpt-5.1-codex"))
+    assert outline(found) == ["AI: a", "(model: Opus 4.5 → gpt-5.1-codex)", "AI: b"]
+
+
+def test_unknown_usage_is_not_zero() -> None:
+    """An answer with zeros, and one without counts, has no tokens to show; lanes are added."""
+    (answer,) = made(clew.assistant("a", usage=Usage(input=0, output=0)))
+    assert outline([answer]) == ["AI: a"]
+    first, second = ({"id": "m", "role": "assistant", "content": [{"type": "text", "text": "x"}]} for _ in "ab")
+    extra = {"usage": {"input": 5, "output": 1, "cached": 7}}
+    found = made(
+        Native("anthropic", _json(first), extra=extra), Native("anthropic", _json(second), extra=extra), rules=RULES
+    )
+    assert outline(found) == ["AI: x | x [10 in, 14 cached, 2 out]"]
+    assert isinstance(found[0], ModelAnswer)
+    assert found[0].usage == Usage(input=10, output=2, cached=14)
+    assert found[0].id == "m"
+
+
+def test_reminders_in_results_are_set_apart() -> None:
+    """What Claude Code adds to the result of a tool is not its output."""
+    text = "1→import os\n\n<system-reminder>\nConsider malware.\n</system-reminder>"
+    found = made(
+        clew.assistant(ToolCall(id="a", name="Read", arguments={"file_path": "a.py"})),
+        clew.tool(text, call_id="a"),
+        rules=RULES,
+    )
+    (step,) = found[0].steps  # type: ignore[union-attr]
+    assert step.result is not None
+    assert step.result.content == (Text(text="1→import os"),)
+    assert [note.text for note in step.notes] == ["Consider malware."]
+
+
+@pytest.mark.parametrize(
+    ("text", "rules", "typed"),
+    [
+        ("<system-reminder>x</system-reminder>", RULES, False),
+        ("[Request interrupted by user]", RULES, False),
+        ("Explain [Request interrupted by user]", RULES, True),
+        ("<environment_context>x</environment_context>", CODEX, False),
+        ("<b>x</b>", RULES, True),
+        ("", RULES, True),
+    ],
+)
+def test_prompts_are_told_from_machine_text(text: str, rules: Any, typed: bool) -> None:
+    """Only text that begins with a whole mark of the program is the program's."""
+    (one,) = entries([clew.user(text)])
+    assert is_prompt(one, rules) is typed
+
+
+def test_a_message_with_results_and_words() -> None:
+    """Words beside results are a prompt; the results belong to their calls."""
+    both = clew.native("anthropic", {"role": "user", "content": [
+        {"type": "tool_result", "tool_use_id": "a", "content": "no"}, {"type": "text", "text": "Do it differently"},
+    ]})  # fmt: skip
+    found = made(clew.assistant(ToolCall(id="a", name="Bash", arguments={"command": "rm x"})), both)
+    assert outline(found) == ["AI: Bash<rm x> done, 1 line: Terminal", "You: 'Do it differently'"]
+
+
+def test_results_in_the_same_message() -> None:
+    """A source that stores a call with its result has both in one step."""
+    message = clew.Message("assistant", (
+        ToolCall(id="a", name="bash", arguments={"command": "exit 3"}),
+        ToolResult(call_id="a", content=(Text(text="(no output)"),), is_error=True),
+        Text(text="It failed."),
+    ))  # fmt: skip
+    assert outline(made(message)) == ["AI: bash<exit 3> failed, error: Terminal | It failed."]
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    import json
+
+    return json.dumps(value).encode()
