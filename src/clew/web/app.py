@@ -38,6 +38,7 @@ from clew.web.site import Locked, Site, typed_key
 from clew.web.usage import chart_of, chart_of_days, cost_of, rows, usage, usage_lines, usage_value
 from clew.web.views import (
     PINNED,
+    agent_name,
     dot,
     many,
     node_value,
@@ -464,6 +465,7 @@ def templates() -> jinja2.Environment:
         "tip": lambda text: to_tip(secrets.in_line(text or "")),
         "line": to_line,
         "model": short_model,
+        "agent": agent_name,
         "n": lambda number: f"{number:,}",
         "many": many,
         "dot": dot,
