@@ -43,7 +43,7 @@ def test_the_list_has_filters_in_its_url(client: Client, store: clew.Store, sess
 def test_the_list_has_pages(client: Client, store: clew.Store) -> None:
     """Every conversation is on exactly one page."""
     for number in range(120):
-        store.sessions.create(title=f"t{number}")
+        store.sessions.create(title=f"t{number}").append(clew.user("x"))
     seen, path = [], "/conversations.json"
     while path:
         found = client.get(path).json
