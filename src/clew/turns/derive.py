@@ -127,6 +127,12 @@ def split_prompt(one: Entry, rules: ShowRules = PLAIN) -> TypedText:
     return TypedText(tuple(left) if any(_says(block) for block in left) or not notes else (), tuple(notes))
 
 
+def typed_words(text: str, rules: ShowRules = PLAIN) -> str:
+    """A text in the user's name without what the program wrote in it; empty if nothing in it was typed."""
+    rest, notes = _split(None, text, rules)
+    return rest if rest.strip() or not notes else ""
+
+
 def is_prompt(one: Entry, rules: ShowRules = PLAIN) -> bool:
     """True for a message that the user typed, and not the program in the user's name."""
     if one.message is None or one.message.role != "user" or one.is_result:
@@ -136,7 +142,7 @@ def is_prompt(one: Entry, rules: ShowRules = PLAIN) -> bool:
 
 
 def _words(data: object) -> str:
-    text = data.get("text") if isinstance(data, dict) else None
+    text = data.get("text", data.get("message")) if isinstance(data, dict) else None
     return text if isinstance(text, str) else msgspec.json.encode(data).decode()
 
 
@@ -166,7 +172,7 @@ def _mark(one: Entry, rules: ShowRules) -> MessageMark | None:
     return next((mark for mark in rules.marks for place in places if mark.text in place), None)
 
 
-def _split(one: Entry, text: str, rules: ShowRules) -> tuple[str, list[ProgramNote]]:
+def _split(one: Entry | None, text: str, rules: ShowRules) -> tuple[str, list[ProgramNote]]:
     """A text without what the program wrote at its beginning and at its end, and notes of that."""
     notes: list[ProgramNote] = []
     at = 0
@@ -183,7 +189,7 @@ def _split(one: Entry, text: str, rules: ShowRules) -> tuple[str, list[ProgramNo
     return rest, notes
 
 
-def _match(one: Entry, text: str, at: int, rule: NoteRule) -> tuple[ProgramNote, int] | None:
+def _match(one: Entry | None, text: str, at: int, rule: NoteRule) -> tuple[ProgramNote, int] | None:
     kind, pattern, title = rule
     begin = at
     while begin < len(text) and text[begin] in " \t\r\n":
@@ -194,7 +200,8 @@ def _match(one: Entry, text: str, at: int, rule: NoteRule) -> tuple[ProgramNote,
     groups = found.groupdict()
     named = " ".join(" ".join(filter(None, (groups.get("title"), groups.get("args")))).split())
     shown = groups.get("text") if "text" in groups else "" if named else found[0]
-    return ProgramNote(kind, (one,), named or title or _TITLES.get(kind, ""), (shown or "").strip("\r\n")), found.end()
+    entries = () if one is None else (one,)
+    return ProgramNote(kind, entries, named or title or _TITLES.get(kind, ""), (shown or "").strip("\r\n")), found.end()
 
 
 class _Open:
@@ -315,6 +322,14 @@ class _Maker:
         return (msgspec.structs.replace(result, content=tuple(content)) if notes else result), tuple(notes)
 
     def _answer(self, one: Entry, message: Message) -> None:
+        """Adds a message to its answer. What went wrong is a note after it."""
+        errors = [block for block in message.blocks if isinstance(block, Opaque) and block.kind == "error"]
+        if not errors or len(errors) < len(message.blocks):
+            self._parts(one, message)
+        for block in errors:
+            self._note(ProgramNote("error", (one,), _TITLES["error"], _words(block.data)))
+
+    def _parts(self, one: Entry, message: Message) -> None:
         id = self._response(one)
         self._begin(one, id or one.node.id, joins=self._joining if id is None else self._is_open(id))
         made = self._open
@@ -335,7 +350,7 @@ class _Maker:
                     joining = self._joining
                     self._results(one, [block])
                     self._joining = joining
-                case Opaque():
+                case Opaque() if block.kind != "error":
                     made.parts.append(Unknown(one, block))
         self._joining = self._rules.joins
 
