@@ -203,6 +203,11 @@ PARTS: list[tuple[str, str, list[str]]] = [
             "sources/contract:Skip",
             "sources/contract:Home",
             "sources/items:Item",
+            "sources/lines:json_lines",
+            "sources/lines:JsonLine",
+            "sources/values:field_bytes",
+            "sources/contract:derived_id",
+            "sources/contract:moment",
         ],
     ),
     (
@@ -317,6 +322,11 @@ PARTS: list[tuple[str, str, list[str]]] = [
         "",
         ["agents/cpe/importer:import_file", "agents/cpe/importer:view", "agents/cpe/reader:recognised"]
         + [f"agents/cpe/importer:{name}" for name in ("CpeImportReport", "ImportedTree", "SkippedMessage", "CpeView")],
+    ),
+    (
+        "clew.testing.sources",
+        "Checks for a source of histories. [Write a source](../how-to/write-a-source.md) shows them at work.",
+        ["testing/sources:check", "testing/sources:SourceOutcome"],
     ),
     (
         "clew.testing",

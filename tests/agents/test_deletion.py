@@ -371,13 +371,15 @@ def test_a_store_that_was_moved_or_restored_keeps_its_mirror(path: Path, root: P
     assert json.loads((root / ".clew-mirror.json").read_bytes())["file"] == str(there)
 
 
+@pytest.mark.parametrize("before", ["", f"<system-reminder>\n{'Be brief. ' * 200}</system-reminder>\n\n"])
 @pytest.mark.parametrize("long", [False, True])
-def test_a_title_made_of_deleted_words_goes_with_them(store: Store, long: bool) -> None:
+def test_a_title_made_of_deleted_words_goes_with_them(store: Store, long: bool, before: str) -> None:
     """Titles of the session, its forks and rewound ones are removed; a title that a user chose stays."""
     from clew.engine.titles import title_of
 
-    question = clew.user(f"Why does {WORD} fail?" + " And this?" * 20 * long)
+    question = clew.user(before + f"Why does {WORD} fail?" + " And this?" * 20 * long)
     made = store.sessions.create(title=title_of([question]))
+    assert (made.title or "").startswith("Why does")
     first = made.append(question)
     made.append(clew.assistant("So."))
     fork = made.fork()
