@@ -14,7 +14,7 @@ import pytest
 
 import clew
 from clew.backends.sqlite import identity
-from clew.backends.sqlite.identity import UNSETTLED, OpenFiles, settled_time
+from clew.backends.sqlite.one_name import UNSETTLED, OpenFiles, settled_time
 
 
 @pytest.fixture
