@@ -1,4 +1,4 @@
-"""Opens the file of a store: checks it before changing anything, and creates or migrates it."""
+"""Opens the file of a store: checks it before changing anything, creates or migrates it. Pools its read connections."""
 
 from __future__ import annotations
 
