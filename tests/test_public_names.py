@@ -115,7 +115,7 @@ def public(module: ModuleType) -> Iterator[tuple[str, object]]:
     (
         "clew errors base.ids base.files keys base.messages redaction engine.node store.nodes engine.blobs engine.log "
         "engine.watch store.session store.sessions store.search.query upkeep.verify backends.contract "
-        "upkeep.quarantine store.store store.scan store.judging engine.audit retention.policy retention "
+        "upkeep.quarantine store.store store.scan store.evaluate engine.audit retention.policy retention "
         "aio aio.retention aio.proxy "
         "testing testing.contract testing.backend records.events store.jsonl records.otel "
         "records records.schema records.validation records.service records.deferred records.aio "

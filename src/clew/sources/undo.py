@@ -10,7 +10,7 @@ from clew.errors import ClewError, Conflict, Invalid
 from clew.sources.history import IMPORTED, ImportHistory
 from clew.sources.identity import find_session
 from clew.sources.runs import Change, changes_of, find_run, mark_undone, run_data
-from clew.store.judging import delete_if
+from clew.store.evaluate import delete_if
 from clew.store.session import Session, purge_if
 from clew.store.store import Store
 from clew.store.unit import Unit
