@@ -41,10 +41,10 @@ print(time.perf_counter() - began[0], time.process_time() - began[1], 0)
 
 _IMPORT = """
 import sys, time, clew
-from clew.sources import find, run
+from clew.sources import find, import_all
 with clew.open(sys.argv[2]) as store:
     began = time.perf_counter(), time.process_time()
-    for outcome in run(store, find([sys.argv[1]])):
+    for outcome in import_all(store, find([sys.argv[1]])):
         assert outcome.state == "imported", outcome
     took = time.perf_counter() - began[0], time.process_time() - began[1]
 with open("/proc/self/status") as file:  # `getrusage` would include the memory of the process that started this one

@@ -15,7 +15,7 @@ from tests.sources.made import SESSION, an_id, claude_line, jsonl
 
 IMPORT_AND_DIE = """
 import os, signal, sys, clew
-from clew.sources import find, importer, run
+from clew.sources import find, import_all, importer
 importer.MANY = 7
 batches = int(sys.argv[3])
 write = clew.engine.engine.Engine.write
@@ -30,7 +30,7 @@ def counted(self, *args):
     return done
 store = clew.open(sys.argv[1])
 clew.engine.engine.Engine.write = counted
-list(run(store, find([sys.argv[2]])))
+list(import_all(store, find([sys.argv[2]])))
 """
 
 

@@ -25,7 +25,7 @@ NAME = "goose"
 _NO_TITLE = ("CLI Session", "New Chat", "New session")
 
 
-RULES = ShowRules(notes=(tag("reminder", "info-msg"),))
+RULES = ShowRules(notes=(tag("reminder", "info-msg"),), joins=True)
 
 
 class Goose:

@@ -136,7 +136,7 @@ def is_prompt(one: Entry, rules: ShowRules = PLAIN) -> bool:
 
 
 def _words(data: object) -> str:
-    text = data.get("text") if isinstance(data, dict) else None
+    text = data.get("text", data.get("message")) if isinstance(data, dict) else None
     return text if isinstance(text, str) else msgspec.json.encode(data).decode()
 
 
@@ -315,6 +315,14 @@ class _Maker:
         return (msgspec.structs.replace(result, content=tuple(content)) if notes else result), tuple(notes)
 
     def _answer(self, one: Entry, message: Message) -> None:
+        """Adds a message to its answer. What went wrong is a note after it."""
+        errors = [block for block in message.blocks if isinstance(block, Opaque) and block.kind == "error"]
+        if not errors or len(errors) < len(message.blocks):
+            self._parts(one, message)
+        for block in errors:
+            self._note(ProgramNote("error", (one,), _TITLES["error"], _words(block.data)))
+
+    def _parts(self, one: Entry, message: Message) -> None:
         id = self._response(one)
         self._begin(one, id or one.node.id, joins=self._joining if id is None else self._is_open(id))
         made = self._open
@@ -335,7 +343,7 @@ class _Maker:
                     joining = self._joining
                     self._results(one, [block])
                     self._joining = joining
-                case Opaque():
+                case Opaque() if block.kind != "error":
                     made.parts.append(Unknown(one, block))
         self._joining = self._rules.joins
 

@@ -33,7 +33,8 @@ FACES: dict[str, FaceKind] = {name: kind for kind, names in _KINDS.items() for n
 _MCP = re.compile(r"mcp__(?P<server>.+?)__(?P<tool>.+)")
 _TELLING = (
     "command", "cmd", "script", "code", "file_path", "filepath", "filePath", "path", "filename", "absolute_path",
-    "notebook_path", "pattern", "query", "q", "url", "uri", "description", "prompt", "task", "input", "text", "name",
+    "notebook_path", "files", "pattern", "query", "q", "url", "uri", "description", "prompt", "task", "input", "text",
+    "name",
 )  # fmt: skip
 """Names of arguments, the most telling first."""
 _BEFORE = ("old_string", "old_str", "old_text", "oldText", "oldString", "old_source")
@@ -410,4 +411,5 @@ def _as_line(value: Any) -> str | None:
         return value.strip()
     if isinstance(value, list) and value and all(isinstance(part, str) for part in value):
         return " ".join(value)  # a command with its arguments
-    return None
+    paths = [_text(part, _FILE) for part in value] if isinstance(value, list) else []
+    return ", ".join(path or "" for path in paths) if paths and all(paths) else None

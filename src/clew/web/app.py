@@ -37,6 +37,7 @@ from clew.web.secrets import SecretFinder
 from clew.web.site import Locked, Site, typed_key
 from clew.web.views import (
     PINNED,
+    agent_name,
     dot,
     many,
     node_value,
@@ -448,6 +449,7 @@ def templates() -> jinja2.Environment:
         "tip": lambda text: to_tip(secrets.in_line(text or "")),
         "line": to_line,
         "model": short_model,
+        "agent": agent_name,
         "n": lambda number: f"{number:,}",
         "many": many,
         "dot": dot,

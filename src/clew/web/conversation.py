@@ -26,7 +26,7 @@ from clew.web.downloads import media_in
 from clew.web.files import ChangedFile, changed_files
 from clew.web.outline import BATCH, WINDOW, Outline, outline, url, window_start
 from clew.web.site import Site
-from clew.web.views import snippet
+from clew.web.views import agent_name, snippet
 
 AFTER = 20
 """Messages read after a window, for the results of its last tool calls."""
@@ -130,7 +130,7 @@ def _changes(session: Session, entries: list[Entry], total: int, head: str | Non
 
 def _names(session: Session) -> dict[str, str]:
     """Names for roles: in the trace of a subagent, the main agent asks and the subagent answers."""
-    return {"user": "Main agent", "assistant": session.agent or "Subagent"} if session.is_subagent else {}
+    return {"user": "Main agent", "assistant": agent_name(session)} if session.is_subagent else {}
 
 
 def newest(view: View) -> str:

@@ -38,6 +38,7 @@ _BADGES = {"claude-code": ("CC", "cc"), "codex": ("Cx", "cx"), "chatgpt": ("GP",
            "otel": ("OT", "ge"), OWN: ("cl", "ow")}  # fmt: skip
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_NUMBERED = re.compile("[0-9a-f-]{6,}").fullmatch
 _SPACE = re.compile(r"\s+")
 
 
@@ -71,6 +72,12 @@ def resume_command(session: Session) -> str:
     if command is None:
         return f"clew chat -c {session.handle}"
     return f"cd {quote(session.cwd)} && {command}" if session.cwd else command
+
+
+def agent_name(session: Session) -> str:
+    """The name of a subagent: its kind, else its task; not the number that some programs give it."""
+    agent = session.agent or ""
+    return session.title or "Subagent" if not agent or _NUMBERED(agent) else agent
 
 
 def project_of(session: Session) -> str:

@@ -1,0 +1,83 @@
+"""Histories that genuine programs wrote are shown as in the program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clew.sources.registry import rules_for
+from clew.turns.derive import items
+from clew.turns.model import entry
+from tests.sources.samples.recorded import RECORDED
+from tests.sources.test_apps import all_sessions
+from tests.sources.test_recorded import imported
+from tests.turns.outline import outline
+
+JOURNEY = [
+    "You: 'Where are we going?'",
+    "AI: thinking 'Which one?' | Rome. [10 in, 5 out]",
+    "You: 'What is in a.txt?'",
+    "AI: Let me look. | read<a.txt> done, 1 line: Code [10 in, 5 out]",
+    "AI: It says alpha. [10 in, 5 out]",
+]
+NONE = "<none.txt> failed, error: Output [10 in, 5 out]"
+SHOWN = {
+    "pi": [
+        "(instructions: System prompt / Be brief. <cwd> /home/user/work </cwd>)",
+        *JOURNEY,
+        "You: 'Do it all'",
+        f"AI: Both at once. | bash<exit 3> failed, exit 3: Terminal | read{NONE}",
+        "AI: Both failed. [10 in, 5 out]",
+    ],
+    "opencode": [
+        "You: '\"Where are we going?\"'",
+        JOURNEY[1],
+        "You: '\"What is in a.txt?\"'",
+        "AI: Let me look. | read<a.txt> done, 7 lines: Code [10 in, 5 out]",
+        JOURNEY[4],
+        "You: '\"Do it all\"'",
+        f"AI: Both at once. | bash<exit 3> failed, error: Terminal | read{NONE}",
+        "AI: Both failed. [10 in, 5 out]",
+    ],
+    "goose": [
+        "You: 'Where are we going?'",
+        "AI: thinking 'Which one?' | Rome.",
+        "You: 'What is in a.txt?'",
+        "AI: Let me look. | shell<cat a.txt> done, 1 line: Terminal",
+        "AI: It says alpha.",
+        "You: 'Do it all'",
+        "AI: Both at once. | shell<exit 3> failed, exit 3: Terminal",
+        "AI: shell<echo hi> done, 1 line: Terminal",
+        "AI: One of them failed.",
+    ],
+    "qwen-code": [
+        *JOURNEY[:3],
+        "AI: Let me look. | read_file<a.txt> done, 1 line: Code [10 in, 5 out]",
+        JOURNEY[4],
+        "You: 'Do it all'",
+        f"AI: Both at once. | run_shell_command<echo hi> done, exit 0: Terminal | read_file{NONE}",
+        "AI: One of them failed. [10 in, 5 out]",
+    ],
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_conversation_is_shown_as_in_its_program(name: str, tmp_path: Path) -> None:
+    """Prompts, answers, calls with their results and system prompts, with paths in the project."""
+    sample = next(one for one in RECORDED if one.name == name)
+    with imported(sample, tmp_path) as store:
+        found = [
+            outline(items(map(entry, session.history()), rules_for(session), project=session.cwd or ""))
+            for session in all_sessions(store)
+        ]
+    assert SHOWN[name] in found
+
+
+def test_an_error_is_a_note(tmp_path: Path) -> None:
+    """An answer that failed is an error, and not a block of an unknown kind."""
+    sample = next(one for one in RECORDED if one.name == "pi")
+    with imported(sample, tmp_path) as store:
+        found = [outline(items(map(entry, one.history()), rules_for(one))) for one in all_sessions(store)]
+    (failed,) = [lines for lines in found if "You: 'This one fails'" in lines]
+    assert failed[-1].startswith("(error: Error / ")
