@@ -43,7 +43,7 @@ TAKES: dict[tuple[str, str], tuple[str, list[str]]] = {
     ("snapshot rm", "snapshot_ids"): (SNAPSHOT, ["snapshot", "rm", "{}"]),
     ("snapshot convert", "snapshot_id"): (SNAPSHOT, ["snapshot", "convert", "{}", "--to", "openai"]),
     ("retention set", "sessions"): (CONVERSATION, ["retention", "set", "--days", "90", "{}"]),
-    ("redact", "message"): (MESSAGE, ["redact", "--yes", "--apply", "{}"]),
+    ("redact", "ids"): (POSITION, ["redact", "--yes", "--apply", "{}"]),
     ("quarantine restore", "messages"): (MESSAGE, ["quarantine", "restore", "{}"]),
     ("quarantine purge", "messages"): (MESSAGE, ["quarantine", "purge", "--yes", "{}"]),
     ("export", "what"): (POSITION, ["export", "{}"]),

@@ -225,3 +225,18 @@ def test_the_table_begins_with_the_largest_history(clew_cli, tmp_path):
     done = clew_cli("import", env={"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / ".config")})
     names = [line.split("  ")[0] for line in done.out.splitlines()[1:3]]
     assert names == ["Roo Code", "Claude Code"]
+
+
+def test_subagents_and_empty_conversations_are_counted_alike(clew_cli, tmp_path):
+    """The table and the report count conversations with messages, as the list shows them, and subagents apart."""
+    folder = tmp_path / ".claude/projects/p"
+    (folder / SESSION / "subagents").mkdir(parents=True)
+    (folder / f"{SESSION}.jsonl").write_bytes(jsonl([claude_line(1, None, "user", "Why lint?")]))
+    trace = claude_line(3, None, "user", "Look it up.", isSidechain=True, agentId="a7f")
+    (folder / SESSION / "subagents/agent-a7f.jsonl").write_bytes(jsonl([trace]))
+    env = {"HOME": str(tmp_path)}
+    row = next(line for line in clew_cli("import", env=env).out.splitlines() if line.startswith("Claude Code "))
+    assert row.split()[3:5] == ["1", "2"]  # conversations, messages
+    done = clew_cli("import", "--yes", env=env)
+    assert done.out.splitlines()[0] == "2 new messages in 1 conversation and 1 subagent imported"
+    assert len(clew_cli("ls", "--json", env=env).json["sessions"]) == 1

@@ -53,6 +53,17 @@ def test_filters_by_time(clew_cli, talk):
     assert clew_cli("ls", "--trash", "--since", "1h").code == 2
 
 
+def test_a_conversation_without_messages_is_hidden(clew_cli, talk, db):
+    """Unless it is asked for; then its time, which is that of an import, is not shown as its own."""
+    talk("hello", title="Full")
+    with clew.open(db) as store:
+        store.sessions.create(title="Empty one")
+    assert "Empty one" not in clew_cli("ls").out
+    assert [one["title"] for one in clew_cli("ls", "--json").json["sessions"]] == ["Full"]
+    (line,) = (line for line in clew_cli("ls", "--empty").out.splitlines() if "Empty one" in line)
+    assert "just now" not in line
+
+
 def test_pages(clew_cli, talk):
     """A page says where the next begins; --all reads them all; the person is told that there are more."""
     for number in range(5):
@@ -136,7 +147,7 @@ def test_many_are_listed_as_one_is(clew_cli, db):
             cursor = page.next_cursor
             if cursor is None:
                 break
-    lines = clew_cli("ls", "--all").out.splitlines()
+    lines = clew_cli("ls", "--all", "--empty").out.splitlines()
     shown = {words[3].removeprefix("⑂ "): (words[0], words[2]) for words in (re.split(r"  +", line) for line in lines)}
     assert len(lines) == 1206
     assert shown == wanted

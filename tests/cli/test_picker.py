@@ -55,7 +55,8 @@ def at_the_screen(store: clew.Store, cwd: Path, act: Act, *, size: tuple[int, in
 
 async def settled(app: Picker, pilot: Pilot[PickerResult]) -> None:
     await pilot.pause()
-    await app.workers.wait_for_complete()
+    while not all(worker.is_finished for worker in app.workers):
+        await pilot.pause(0.01)
     await pilot.pause()
 
 
@@ -245,7 +246,7 @@ def test_the_catalog(store, tmp_path):
     assert "zebra" in words
     assert catalog.within(row, "directory")
     for _ in range(SHOWN):
-        store.sessions.create(title="more")
+        store.sessions.create(title="more").append(clew.user("x"))
     found = loaded(store, tmp_path).find("more", "everything")
     assert (len(found.rows), found.total) == (SHOWN, SHOWN)
 

@@ -28,8 +28,9 @@ def test_what_is_stored_is_found(clew_cli, talk):
     assert any(line.startswith(f"message {handles[1]} in conversation ") and "github-token 2" in line for line in lines)
     assert any(line.startswith(f"session {session}") and "aws-access-key 1" in line for line in lines)
     assert lines[-2:] == [
-        "remove them from a message with: clew redact --apply MESSAGE", "scanned 3 messages, 1 conversation",
-    ]  # fmt: skip
+        "remove them from messages with: clew redact --apply ID, or --apply --all",
+        "scanned 3 messages, 1 conversation",
+    ]
     found = clew_cli("redact", "--scan", "--json")
     assert found.code == 1
     assert found.json["counts"] == {"aws-access-key": 2, "github-token": 2}
@@ -200,4 +201,25 @@ def test_an_unknown_message(clew_cli, talk):
     """It is not found, and the hint says where the IDs are."""
     talk("hello")
     done = clew_cli("redact", "--apply", "zzzzzz", "--yes")
-    assert (done.code, "clew show" in done.err) == (3, True)
+    assert (done.code, "conversation or message" in done.err) == (3, True)
+
+
+def test_a_part_of_the_store_is_scanned_and_redacted(clew_cli, talk):
+    """IDs limit both; --apply needs IDs or --all; and all messages are redacted after one preview."""
+    one = talk(f"the key is {OTHER}", f"again {OTHER}", title="One")
+    two = talk(f"the key is {OTHER} here", title="Two")
+    assert len(clew_cli("redact", one, "--json").json["found"]) == 2
+    assert clew_cli("redact", "--apply", "--yes").code == 2
+    assert clew_cli("redact", "--all").code == 2
+    assert clew_cli("redact", "--apply", "--all", one, "--yes").code == 2
+    preview = clew_cli("redact", "--apply", "--all", "--dry-run").out
+    assert "from 3 messages" in preview
+    assert "One" in preview
+    assert "Two" in preview
+    assert clew_cli("redact").code == 1
+    assert clew_cli("redact", "--apply", two, "--yes").code == 0
+    assert OTHER not in clew_cli("show", two).out
+    done = clew_cli("redact", "--apply", "--all", "--yes")
+    assert (done.code, "removed" in done.out, "from 2 messages" in done.out) == (0, True, True)
+    assert clew_cli("redact").code == 0
+    assert "Nothing found" in clew_cli("redact", "--apply", "--all", "--yes").err

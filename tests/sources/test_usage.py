@@ -14,6 +14,7 @@ import clew
 from clew.sources import find, import_all
 from clew.store.stats import stats
 from clew.store.usage import Spent, conversation_usage
+from tests.sources.made import SESSION, claude_line, jsonl
 from tests.sources.made_usage import LANES, Made
 from tests.sources.samples import APPS, SAMPLES, Sample
 from tests.sources.samples.recorded import RECORDED
@@ -136,3 +137,23 @@ def test_a_conversation_with_subagents(tmp_path: Path) -> None:
         assert sum(map(counted, found.subagents.values()), Counter()) == +made.subagents
         assert sum(map(counted, found.models.values()), Counter()) == counted(found.total)
         assert found.priced_on is not None
+
+
+@pytest.mark.parametrize(("state", "cost"), [({}, 420_000), ({"hasUnknownModelCost": True}, None)])
+def test_the_sum_that_claude_code_noted(state: dict[str, Any], cost: int | None, tmp_path: Path) -> None:
+    """The last cost of a conversation is the one that is shown for it, unless a part of it is unknown."""
+    message = {"id": "msg_1", "model": "house-model", "usage": {"input_tokens": 10, "output_tokens": 5}}
+    noted = {"type": "cost-state", "sessionId": SESSION}
+    lines = [
+        claude_line(1, None, "user", "Hello"),
+        {**noted, "totalCostUSD": 0.1},
+        claude_line(2, 1, "assistant", [{"type": "text", "text": "Hi"}], message=message),
+        {**noted, "totalCostUSD": 0.42, **state},
+    ]
+    (tmp_path / "projects/p").mkdir(parents=True)
+    (tmp_path / f"projects/p/{SESSION}.jsonl").write_bytes(jsonl(lines if not state else [lines[0], *lines[2:]]))
+    with clew.open(tmp_path / "a.db") as store:
+        list(run(store, find([str(tmp_path)])))
+        total = conversation_usage(store, store.sessions.get(SESSION)).total
+        assert (round(total.cost) if not total.unpriced else None) == cost
+        assert total.lanes.total == 15

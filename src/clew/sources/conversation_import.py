@@ -275,6 +275,11 @@ class ConversationImport:
             session = self._store.read(lambda unit: find_session(unit, self._owner(unit) or self.id))
         return session is not None and session.trashed_at is not None
 
+    @property
+    def is_trace(self) -> bool:
+        """True for the trace of a subagent."""
+        return self.about.owner is not None or self.about.agent is not None
+
     def _owner(self, unit: Unit) -> str | None:
         """The id of the session that it belongs to."""
         name = self.about.owner

@@ -54,6 +54,8 @@ class ImportedConversation(NamedTuple):
     """Messages that were stored before."""
     records: int
     """Records that are new in its log."""
+    subagent: bool = False
+    """True for the trace of a subagent."""
 
 
 class ItemOutcome(NamedTuple):
@@ -221,7 +223,7 @@ class _Import:
         for one in self._found.values():
             trashed += one.trashed
             if not one.trashed and (one.new or one.known or one.records or one.stored_before or one.begun):
-                done.append(ImportedConversation(one.id, one.new, one.known, one.records))
+                done.append(ImportedConversation(one.id, one.new, one.known, one.records, one.is_trace))
         notes = [note for one in self._found.values() for note in one.notes]
         purged = sum(one.purged for one in self._found.values())
         skipped = tuple(self._skipped)

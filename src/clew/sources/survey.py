@@ -70,7 +70,7 @@ def _title(source: Source, where: Iterable[str]) -> str:
 
 def _count(source: Source, where: Iterable[str], files: list[Item], budget: int) -> tuple[History, int]:
     size = sum(item.size for item in files)
-    conversations, projects, messages, used, read = set[str](), set[str](), 0, 0, 0
+    conversations, traces, projects, messages, used, read = set[str](), set[str](), set[str](), 0, 0, 0
     oldest: datetime | None = None
     newest: datetime | None = None
     for item in sorted(files, key=lambda item: -item.modified):
@@ -82,6 +82,7 @@ def _count(source: Source, where: Iterable[str], files: list[Item], budget: int)
             for part in source.read(item):
                 if isinstance(part, About):
                     projects |= {part.cwd} if part.cwd else set()
+                    traces |= {part.conversation} if part.agent is not None or part.owner is not None else set()
                 elif isinstance(part, Entry) and part.message is not None and not part.inherited:
                     conversations.add(part.conversation)
                     messages += 1
@@ -96,7 +97,7 @@ def _count(source: Source, where: Iterable[str], files: list[Item], budget: int)
         return round(count * share)
 
     history = History(
-        source.name, _title(source, where), tuple(where), len(files), size, len(projects), whole(len(conversations)),
-        whole(messages), oldest, newest, source.deletes_after, read == len(files),
+        source.name, _title(source, where), tuple(where), len(files), size, len(projects),
+        whole(len(conversations - traces)), whole(messages), oldest, newest, source.deletes_after, read == len(files),
     )  # fmt: skip
     return history, used

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from clew import redaction
 from clew.backends import RefRow
 from clew.base import ids
 from clew.engine.log import Log
+from clew.engine.node import Node
 from clew.errors import Corrupted, NotFound, Unavailable
 from clew.redaction import Finding, Rules
 from clew.store.parts import Parts
@@ -66,15 +67,23 @@ class Scan(NamedTuple):
         return dict(sorted(_count_matches(self.spots).items(), key=lambda item: (-item[1], item[0])))
 
 
-def scan(store: Store, rules: Rules, *, progress: Progress | None = None) -> Scan:
+def scan(
+    store: Store, rules: Rules, *, only: Sequence[Session | Node] | None = None, progress: Progress | None = None
+) -> Scan:
     """Reads every message, session, snapshot, log entry, document and state of an adapter; reports what rules match.
 
     Writes nothing. It does not read attachments, nor logs, documents, states and recovery snapshots of sessions in the
-    trash. `progress` is called with the numbers of messages done and in all.
+    trash. With `only`, reads these messages, and the messages and data of these sessions. `progress` is called with the
+    numbers of messages done and in all.
     """
     found = Scan([], {"messages": 0, "sessions": 0, "log entries": 0, "snapshots": 0}, [])
-    _messages(store, rules, found, progress)
-    for session in _sessions(store):
+    if only is None:
+        _messages(store, rules, found, progress)
+    else:
+        nodes = (node for one in only for node in ([one] if isinstance(one, Node) else one.history()))
+        for node in {node.id: node for node in nodes}.values():
+            _message(store, rules, found, node)
+    for session in _sessions(store) if only is None else (one for one in only if not isinstance(one, Node)):
         found.read["sessions"] += 1
         try:
             data = msgspec.json.encode(session.data)
@@ -93,7 +102,8 @@ def scan(store: Store, rules: Rules, *, progress: Progress | None = None) -> Sca
                     _note(found, Spot("log", session.id, entry.id, redaction.findings(entry.data, rules)))
         except Corrupted:
             found.unreadable.append(f"session {session.id}")
-    _snapshots(store, rules, found)
+    if only is None:
+        _snapshots(store, rules, found)
     return found
 
 
@@ -101,17 +111,21 @@ def _messages(store: Store, rules: Rules, found: Scan, progress: Progress | None
     total = Parts.of(store).engine.read(lambda tx: tx.maintenance.growth(0).last)
     for page in store.nodes.list(limit=PAGE, ascending=True).pages():
         for node in page.items:
-            found.read["messages"] += 1
-            try:
-                findings = redaction.redact(node.said, rules).findings
-            except Corrupted:
-                found.unreadable.append(f"message {node.id}")
-                continue
-            if findings:
-                session = Parts.of(store).search.session_of(node)
-                found.spots.append(Spot("message", None if session is None else session.id, node.id, findings))
+            _message(store, rules, found, node)
         if progress is not None:
             progress(min(found.read["messages"], total), total)
+
+
+def _message(store: Store, rules: Rules, found: Scan, node: Node) -> None:
+    found.read["messages"] += 1
+    try:
+        findings = redaction.redact(node.said, rules).findings
+    except Corrupted:
+        found.unreadable.append(f"message {node.id}")
+        return
+    if findings:
+        session = Parts.of(store).search.session_of(node)
+        found.spots.append(Spot("message", None if session is None else session.id, node.id, findings))
 
 
 def _state(store: Store, rules: Rules, found: Scan, session: Session, row: RefRow) -> None:

@@ -127,7 +127,7 @@ def titled(store: Store, title: str, now: datetime, finder: SecretFinder) -> lis
     wanted, found = title.casefold(), []
     for session in _newest(store, SCANNED):
         with suppress(Corrupted):
-            if wanted in (session.title or "").casefold():
+            if session.head_id is not None and wanted in (session.title or "").casefold():
                 found.append(session)
         if len(found) == SHOWN:
             break
@@ -148,13 +148,13 @@ def listing(store: Store, filters: Filters, cursor: str | None, now: datetime, f
             title=filters.title or None,
         )
         seen += len(page.items)
-        found += [one for one in page.items if matches(filters, one, now)]
+        found += [one for one in page.items if one.head_id is not None and matches(filters, one, now)]
         following = page.next_cursor
     plain = not filters.chosen
     top = store.sessions.list(limit=PAGE, label=PINNED).items if plain and cursor is None else []
     found = [one for one in found if one not in top]
-    facets, counted = _facets(store, now)
-    total = store.sessions.list(limit=1, total=True).total if plain else None
+    facets, counted, empty = _facets(store, now)
+    total = (store.sessions.list(limit=1, total=True).total or 0) - empty if plain else None
     return Listing(rows(store, found, now, finder), rows(store, top, now, finder), facets, total, counted, following)
 
 
@@ -191,15 +191,19 @@ def matches(filters: Filters, session: Session, now: datetime) -> bool:
         return not filters.chosen
 
 
-def _facets(store: Store, now: datetime) -> tuple[list[Facet], int]:
+def _facets(store: Store, now: datetime) -> tuple[list[Facet], int, int]:
+    """The filters with counts, the number of counted conversations, and of those without messages among them."""
     tools: Counter[str] = Counter()
     projects: Counter[str] = Counter()
     models: Counter[str] = Counter()
     labels: Counter[str] = Counter()
     dates: Counter[str] = Counter()
     starts = {name: Filters(date=name).start(now) for name in _SPANS}
-    counted = 0
+    counted = empty = 0
     for session in _newest(store, FACETED):
+        if session.head_id is None:  # not listed
+            empty += 1
+            continue
         try:
             updated = session.updated_at
             tools[tool_of(session).name] += 1
@@ -219,7 +223,7 @@ def _facets(store: Store, now: datetime) -> tuple[list[Facet], int]:
         Facet("label", "Label", _same(labels.most_common(SHOWN))),
         Facet("date", "Date", [(name, words, dates[name]) for name, words in
                                (("today", "Today"), ("7d", "Last 7 days"), ("30d", "Last 30 days"))]),
-    ], counted  # fmt: skip
+    ], counted, empty  # fmt: skip
 
 
 def _newest(store: Store, most: int) -> Iterator[Session]:

@@ -188,7 +188,7 @@ class Keeper:
 
     def _cost(self, usage: UsageTotal) -> dict[str, int] | None:
         """The tokens since the last call; None if unknown."""
-        names = ("input", "output", "cached", "reasoning")
+        names = ("input", "output", "cached", "reasoning", "cache_write")
         spent = {name: getattr(usage, name) - getattr(self._seen, name) for name in names}
         if not any(spent.values()):
             return None

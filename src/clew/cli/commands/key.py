@@ -214,13 +214,15 @@ _REMINDER = ("Without its key, the store cannot be read. Print a copy and keep i
     ),
 )
 @click.option("--passphrase", is_flag=True, help="Ask for a new passphrase and seal with it.")
+@yes_option
 @json_options
 @store_option
 @click.pass_context
-def seal(ctx: click.Context, passphrase: bool, form: Form) -> None:
+def seal(ctx: click.Context, passphrase: bool, yes: bool, form: Form) -> None:
     """Encrypt a plain store in place. Afterwards, the store can only be opened with the key.
 
-    If interrupted, run the same command again to continue. Earlier copies, such as backups, are not encrypted. Exit
+    On a terminal it asks first; a new passphrase is typed twice instead. If interrupted, run the same command again to
+    continue. Earlier copies, such as backups, are not encrypted. Exit
     code 8 if another program is reading and traces in clear text remain; the next program that opens or writes the
     store clears them.
     """
@@ -237,6 +239,13 @@ def seal(ctx: click.Context, passphrase: bool, form: Form) -> None:
             if source is None:
                 raise click.UsageError(_NO_KEY)
             key = source.key()
+        if (
+            not yes
+            and not passphrase
+            and can_ask()
+            and not confirm("Seal the store? Without this key nobody can read it.")
+        ):
+            ctx.exit(say("nothing was changed", "", FAILED))
         with _resumable("seal", store), ProgressLine("sealing") as progress:
             store.seal(key, progress=progress)
         for folder in store.mirrors():

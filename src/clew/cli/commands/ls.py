@@ -45,12 +45,15 @@ class Filter(NamedTuple):
     subagents: bool
     since: datetime | None = None
     until: datetime | None = None
+    empty: bool = False
+    """Also conversations without messages."""
 
     def holds(self, session: clew.Session) -> bool:
         """True if a conversation matches. Corrupted if its data is damaged."""
         at = session.updated_at
         return (
-            (self.since is None or at >= self.since)
+            (self.empty or session.head_id is not None)
+            and (self.since is None or at >= self.since)
             and (self.until is None or at < self.until)
             and (self.scope.indexed or self.scope.holds(session))
         )
@@ -85,6 +88,7 @@ class Filter(NamedTuple):
 @click.option("--title", metavar="TEXT", help="Only those with this text in the title.")
 @since_option
 @until_option
+@click.option("--empty", is_flag=True, help="Also list conversations without messages.")
 @click.option("--subagents", is_flag=True, help="List the conversations of subagents: name, run, and who called them.")
 @click.option("--trash", is_flag=True, help="List the trash, most recently deleted first.")
 @click.option("--cursor", metavar="CURSOR", help="Continue after a page: its next_cursor.")
@@ -99,6 +103,7 @@ def ls(
     title: str | None,
     since: datetime | None,
     until: datetime | None,
+    empty: bool,
     subagents: bool,
     trash: bool,
     cursor: str | None,
@@ -108,7 +113,7 @@ def ls(
 
     The tool is the one a conversation was imported from; ⑂ marks forks.
     """
-    wanted = Filter(1000 if everything else limit, cursor, scope, title, trash, subagents, since, until)
+    wanted = Filter(1000 if everything else limit, cursor, scope, title, trash, subagents, since, until, empty)
     if trash and (scope.flags or wanted.flags or subagents):
         raise click.UsageError("--trash cannot be used with options that choose conversations")
     damaged: list[str] = []
@@ -244,6 +249,8 @@ def _row(
 ) -> Row:
     try:
         when = ago(session.trashed_at or session.updated_at, now)
+        if session.head_id is None and session.trashed_at is None:
+            when = "-"  # its time is that of the import
         data = session.data
         first = data.title or _first_words(session)
         messages, cwd = str(brief.counters.messages), short(data.cwd)

@@ -139,13 +139,17 @@ def _tell(done: list[FileOutcome], run: str | None, *, dry_run: bool) -> None:
         if one.state == "trashed":
             warn(f"{bold('in the trash')} {plain(one.path)}: restore its conversation to import what is new")
     counts = {state: sum(one.state == state for one in done) for state in ("unchanged", "empty", "trashed")}
-    conversations = len({each.session for one in done for each in one.conversations})  # one may have several files
+    # One may have several files. Those without a message are not counted, as in every list.
+    stored = {each.session: each.subagent for one in done for each in one.conversations if each.messages or each.known}
+    traces = sum(stored.values())
+    conversations = len(stored) - traces
     new = sum(one.messages for one in done)
     verb = "would be imported" if dry_run else "imported"
-    line = f"{many(new, 'new message')} in {many(conversations, 'conversation')} {verb}"
+    subagents = f" and {many(traces, 'subagent')}" if traces else ""
+    line = f"{many(new, 'new message')} in {many(conversations, 'conversation')}{subagents} {verb}"
     if counts["unchanged"]:
-        line = f"{line if conversations else 'Nothing new'}; {many(counts['unchanged'], 'file')} unchanged"
-    elif not conversations:
+        line = f"{line if stored else 'Nothing new'}; {many(counts['unchanged'], 'file')} unchanged"
+    elif not stored:
         line = "Nothing was imported"
         if counts["empty"]:
             line += f": {many(counts['empty'], 'empty file')}"

@@ -202,7 +202,7 @@ class Picker(App[PickerResult]):
             if rows:
                 self._total += len(rows)
                 self._show([*self._rows, *rows], self._chosen_id())
-            elif not self._rows:
+            else:
                 self._update_status()
             self._resume_if_pending()
 

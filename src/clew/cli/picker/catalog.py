@@ -148,7 +148,9 @@ def content_query(typed: str) -> str | None:
 
 
 def _row(session: clew.Session) -> CatalogRow | None:
-    """The row of a session; None if its data is damaged."""
+    """The row of a session; None if it has no messages, or its data is damaged."""
+    if session.head_id is None:
+        return None
     try:
         title, cwd, labels = session.title or "", session.cwd or "", session.labels
         origin = origin_of(session)
