@@ -153,7 +153,7 @@ def test_the_sum_that_claude_code_noted(state: dict[str, Any], cost: int | None,
     (tmp_path / "projects/p").mkdir(parents=True)
     (tmp_path / f"projects/p/{SESSION}.jsonl").write_bytes(jsonl(lines if not state else [lines[0], *lines[2:]]))
     with clew.open(tmp_path / "a.db") as store:
-        list(run(store, find([str(tmp_path)])))
+        list(import_all(store, find([str(tmp_path)])))
         total = conversation_usage(store, store.sessions.get(SESSION)).total
         assert (round(total.cost) if not total.unpriced else None) == cost
         assert total.lanes.total == 15
