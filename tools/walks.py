@@ -23,7 +23,7 @@ from types import FrameType
 import clew
 
 SOURCE = str(Path(clew.__file__).parent) + "/"
-LIMITS = {"append": 23, "search": 23, "import": 54, "page": 37, "purge": 44, "langgraph_put": 28}
+LIMITS = {"append": 20, "search": 21, "import": 51, "page": 36, "purge": 35, "langgraph_put": 28}
 """The files of each walk, at most. They may only shrink."""
 
 Operation = Callable[[], object]
