@@ -94,7 +94,7 @@ def import_file(folder: Path) -> set[str]:
             lines = [line(number, 1, "user", "Hello"), line(number, 2, "assistant", "Hi")]
             path = folder / f"00000000-0000-4000-8000-{number:012x}.jsonl"
             path.write_text("\n".join(lines) + "\n")
-            return lambda: [str(outcome) for outcome in sources.run(store, sources.find([str(path)]))]
+            return lambda: [str(outcome) for outcome in sources.import_all(store, sources.find([str(path)]))]
 
         return trace(prepare)
 

@@ -15,7 +15,7 @@ import pytest
 import clew
 from clew.cli.output.statusline import status_line
 from clew.providers.prices import Prices
-from clew.sources import find, run
+from clew.sources import find, import_all
 from clew.store.usage import conversation_usage
 from tests.sources.made_usage import LANES, Made
 
@@ -91,7 +91,7 @@ def test_one_conversation(clew_cli: Any, db: str, tmp_path: Path) -> None:
     """Its subagents have lines of their own, and are in its total."""
     made = Made(tmp_path / ".claude", 6, prompts=2)
     with clew.open(db) as store:
-        list(run(store, find([str(made.folder)])))
+        list(import_all(store, find([str(made.folder)])))
         (session,) = (one for one in store.sessions.list().items if one.subagents())
         handle, total = session.handle, conversation_usage(store, session).total
     found = clew_cli("usage", handle, "--json").json

@@ -1,4 +1,4 @@
-"""The command line: commands/, setup/, output/, chat/, picker/, agent_hook/.
+"""The command line: commands/, setup/, output/, chat/, picker/, importing/, agent_hook/.
 
 Data goes to stdout, everything else to stderr. A command's module is imported when the command runs: `clew --help`
 imports none of them.

@@ -1,4 +1,4 @@
-"""The tokens of an answer, in the same lanes whoever counted them, read from the raw answer.
+"""The tokens of an answer, in the same lanes for every provider, read from the raw answer.
 
 Providers count differently: Claude's input leaves out what a cache took part in, that of OpenAI and Gemini includes it;
 Gemini's output leaves out the reasoning. `usage_of` returns lanes that do not overlap, and the id by which the lines

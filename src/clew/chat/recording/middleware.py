@@ -29,7 +29,7 @@ from clew.providers.registry import OFFLINE
 from clew.providers.tools import Toolbox
 from clew.providers.view import view
 from clew.store.session import Session
-from clew.store.snapshots import Setup, setup_of, with_setup
+from clew.store.setup import Setup, setup_of, with_setup
 from clew.store.store import Store
 
 if TYPE_CHECKING:

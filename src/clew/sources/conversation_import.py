@@ -18,13 +18,13 @@ from clew.engine.session_data import AGAIN, SOURCE
 from clew.engine.titles import prompt_title, says_something, typed_words
 from clew.errors import Conflict, Invalid
 from clew.providers.neutral import neutral
-from clew.sources.batches import Batch, Drafter, Ready, StoredBatch, name_records, record_rows
 from clew.sources.contract import About, Entry, FileCopies
+from clew.sources.drafting import Batch, Drafter, Ready, StoredBatch, name_records, record_rows
 from clew.sources.file_copies import merge, store_copies
 from clew.sources.identity import Claim, Decided, MessageIds, Placed, claims, file_label, find_session, is_held
+from clew.sources.import_log import Change
 from clew.sources.layout import FileName, laid_out, layout_entry, origin_of, record_id
 from clew.sources.registry import rules_named
-from clew.sources.runs import Change
 from clew.sources.values import storable
 from clew.sources.writing import ConversationFacts, SessionWriter, session_id
 from clew.store.session import Session, is_same
