@@ -41,10 +41,10 @@ print(time.perf_counter() - began[0], time.process_time() - began[1], 0)
 
 _IMPORT = """
 import sys, time, clew
-from clew.sources import find, run
+from clew.sources import find, import_all
 with clew.open(sys.argv[2]) as store:
     began = time.perf_counter(), time.process_time()
-    for outcome in run(store, find([sys.argv[1]])):
+    for outcome in import_all(store, find([sys.argv[1]])):
         assert outcome.state == "imported", outcome
     took = time.perf_counter() - began[0], time.process_time() - began[1]
 with open("/proc/self/status") as file:  # `getrusage` would include the memory of the process that started this one
@@ -69,26 +69,26 @@ def importing(bench: Bench) -> Iterator[Figure]:
 
 def _unchanged(bench: Bench) -> Figure:
     import clew
-    from clew.sources import find, run
-    from clew.sources.history import ImportHistory
+    from clew.sources import find, import_all
+    from clew.sources.imported_files import ImportedFiles
 
     count = bench.sizes.path
     folder = os.path.join(bench.disk, "small", "projects", "p")
     _write_logs(folder, count, 1000)
     path = bench.file(bench.disk)
     with clew.open(path) as store:
-        assert all(one.state == "imported" for one in run(store, find([folder])))
+        assert all(one.state == "imported" for one in import_all(store, find([folder])))
     began = perf_counter()
     with clew.open(path) as store:
-        found = find([folder], known=ImportHistory(store).unchanged_source)
-        assert all(one.state == "unchanged" for one in run(store, found))
+        found = find([folder], known=ImportedFiles(store).unchanged_source)
+        assert all(one.state == "unchanged" for one in import_all(store, found))
     return Figure("import of unchanged files", perf_counter() - began, " s", at_most=1, detail=f"{count:,} files")
 
 
 def _grown(bench: Bench) -> Figure:
     """The cost of one line that is added to a large log, next to a whole import."""
     import clew
-    from clew.sources import find, run
+    from clew.sources import find, import_all
 
     folder = os.path.join(bench.disk, "grown", "projects", "p")
     size = bench.sizes.long * 1000  # 100 MB, or 10 MB
@@ -99,7 +99,7 @@ def _grown(bench: Bench) -> Figure:
         last = next(line for line in map(json.loads, reversed(file.readlines())) if "uuid" in line)
     with clew.open(bench.file(bench.disk)) as store:
         began = process_time()
-        assert all(one.state == "imported" for one in run(store, find([folder])))
+        assert all(one.state == "imported" for one in import_all(store, find([folder])))
         whole = process_time() - began
         took = []
         for _ in range(5):
@@ -107,7 +107,7 @@ def _grown(bench: Bench) -> Figure:
             with open(path, "a") as file:
                 file.write(json.dumps(last) + "\n")
             began = process_time()
-            (outcome,) = run(store, find([folder]))
+            (outcome,) = import_all(store, find([folder]))
             took.append(process_time() - began)
             assert outcome.messages == 1
     detail = f"{size / 1e6:,.0f} MB; all of it takes {whole:.2f} s of processor time"

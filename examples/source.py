@@ -16,7 +16,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import clew
-from clew.sources import About, Entry, Home, Item, Part, Skip, derived_id, field_bytes, find, json_lines, moment, run
+from clew.sources import (
+    About,
+    Entry,
+    Home,
+    Item,
+    Part,
+    Skip,
+    derived_id,
+    field_bytes,
+    find,
+    import_all,
+    json_lines,
+    moment,
+)
 
 
 class Notes:
@@ -76,7 +89,7 @@ def main() -> None:
         sample = Path(folder, "trip.jsonl")
         write_sample(sample)
         for _ in range(2):
-            for outcome in run(store, find([str(sample)], only=Notes()), again=True):
+            for outcome in import_all(store, find([str(sample)], only=Notes()), again=True):
                 print(outcome.state, outcome.messages)
         for session in store.sessions:
             print(session.title, [node.text for node in session.path()])

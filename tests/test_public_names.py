@@ -115,7 +115,7 @@ def public(module: ModuleType) -> Iterator[tuple[str, object]]:
     (
         "clew errors base.ids base.files keys base.messages redaction engine.node store.nodes engine.blobs engine.log "
         "engine.watch store.session store.sessions store.search.query upkeep.verify backends.contract "
-        "upkeep.quarantine store.store store.scan store.judging engine.audit retention.policy retention "
+        "upkeep.quarantine store.store store.scan store.evaluate engine.audit retention.policy retention "
         "aio aio.retention aio.proxy "
         "testing testing.contract testing.backend records.events store.jsonl records.otel "
         "records records.schema records.validation records.service records.deferred records.aio "
@@ -126,8 +126,8 @@ def public(module: ModuleType) -> Iterator[tuple[str, object]]:
         "chat.protocols providers.tools testing.providers.protocols testing.providers.server "
         "mcp mcp.tools mcp.http mcp.answers "
         "agents.cpe agents.cpe.reader agents.cpe.importer "
-        "sources sources.contract sources.items sources.importer sources.run sources.runs sources.undo sources.survey "
-        "sources.layout sources.registry sources.history"
+        "sources sources.contract sources.items sources.importer sources.import_all sources.import_log sources.undo "
+        "sources.survey sources.layout sources.registry sources.imported_files"
     ).split(),
 )
 def test_public_things_are_documented(module: str) -> None:

@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src/clew"
 
 RANKS: list[dict[str, str]] = [
-    {"errors": "every exception that clew raises"},
+    {"errors": "the tree of errors; those of one room only are defined there"},
     {"base": "messages, codec, ids, pages, files, buckets"},
     {
         "backends": "rows and bytes in transactions: SQLite, PostgreSQL",
@@ -31,8 +31,8 @@ RANKS: list[dict[str, str]] = [
     {"snapshots": "a conversation saved whole: value, files, buckets"},
     {"providers": "one folder for each provider, and the registry"},
     {"engine": "the meaning of rows: nodes, refs, paths, blobs, logs, deletion, sealing"},
-    {"upkeep": "purge, verify, quarantine, backup, copy, rekey"},
-    {"store": "Store, Session, Sessions, Nodes, search"},
+    {"upkeep": "purge, verify, quarantine, copy, rekey"},
+    {"store": "Store, Session, Sessions, Nodes, search, JSONL"},
     {
         "retention": "expiry",
         "checkpoints": "working files",
@@ -47,7 +47,7 @@ RANKS: list[dict[str, str]] = [
     },
     {
         "": "the public names, `import clew`",
-        "exports": "conversations as files: JSONL, Markdown, HTML, their own form",
+        "exports": "conversations as files: Markdown, HTML, their own form; the door to JSONL",
         "adapters": "sessions of agent frameworks, kept in a store",
         "aio": "async classes",
         "testing": "contracts as tests",
@@ -76,7 +76,7 @@ LIMITS = {
     "protocols with one implementation": 8,
 }
 CEILINGS: dict[str, int] = {
-    "lines": 88_000,
+    "lines": 88_750,
     "modules imported by one sibling only": 82,
     "protocols with one implementation": 15,
 }

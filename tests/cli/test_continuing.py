@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import clew
-from clew.store.snapshots import Setup, setup_of, with_setup
+from clew.store.setup import Setup, setup_of, with_setup
 from clew.testing.providers import ProviderServer
 
 KEYS = {"claude": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY", "gemini": "GEMINI_API_KEY"}

@@ -18,7 +18,7 @@ from clew import agents
 from clew.checkpoints import Checkpoints
 from clew.cli.commands.hook import last_prompt
 from clew.sources import lines, records
-from clew.sources.history import ImportHistory
+from clew.sources.imported_files import ImportedFiles
 
 SESSION = "8c35adc1-0000-4000-8000-000000000001"
 PROMPTS = ["e117e877-9dc4-4e2a-8260-2910af0c3b05", "e117e877-9dc4-4e2a-8260-2910af0c3b06"]
@@ -459,7 +459,7 @@ def test_an_endless_line_is_passed_over(agent, db, monkeypatch):
     with clew.open(db) as store:
         found = [json.loads(line) for line in records(store.sessions.get(SESSION), store)]
         assert [one["type"] for one in found] == ["user", "after", "user"]
-        (seen,) = ImportHistory(store).files()
+        (seen,) = ImportedFiles(store).files()
         assert [why[:27] for why in seen.file.skipped] == ["line 2: the line has 20,020"]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import clew
-from clew.sources import find, run
+from clew.sources import find, import_all
 from tests.sources.made import an_id, claude_line, jsonl
 from tests.sources.test_every_format import contents
 from tests.sources.test_native_export import conversation
@@ -71,7 +71,7 @@ def test_whole_conversations_stay(batch: int, tmp_path: Path) -> None:
     assert done.returncode == 130, done.stderr
     assert "Whole conversations are stored" in done.stderr
     with clew.open(tmp_path / "whole.db") as whole:
-        list(run(whole, find([str(tmp_path / "in")])))
+        list(import_all(whole, find([str(tmp_path / "in")])))
         expected = contents(whole)
     with clew.open(db) as store:
         there = contents(store)
@@ -83,7 +83,7 @@ def test_whole_conversations_stay(batch: int, tmp_path: Path) -> None:
     assert again.returncode == 0, again.stderr
     with clew.open(db) as store:
         assert contents(store) == expected
-        assert [one.state for one in run(store, find([str(tmp_path / "in")]))] == ["unchanged"] * (FILES + 1)
+        assert [one.state for one in import_all(store, find([str(tmp_path / "in")]))] == ["unchanged"] * (FILES + 1)
 
 
 def test_pressed_twice(tmp_path: Path) -> None:
@@ -93,6 +93,6 @@ def test_pressed_twice(tmp_path: Path) -> None:
     assert clew_import(db, tmp_path / "in", "3,4").returncode == 130
     assert clew_import(db, tmp_path / "in", "0").returncode == 0
     with clew.open(db) as store, clew.open(tmp_path / "whole.db") as whole:
-        list(run(whole, find([str(tmp_path / "in")])))
+        list(import_all(whole, find([str(tmp_path / "in")])))
         assert contents(store) == contents(whole)
         assert store.verify().damage == []

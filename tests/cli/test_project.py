@@ -48,6 +48,7 @@ HOSTILE: dict[str, list[str]] = {
     "provider": ['"claude-local"'],
     "model": ['"claude-local"', '"claude-local/x"', '"mine"'],
     "aliases": ['{{ sonnet = "claude-local" }}', '{{ sonnet = "claude-local/x" }}'],
+    "prices": ['{{ "a-model" = "input=0 output=0" }}'],
     "system": [],
     "base_url": ['"http://127.0.0.1:{port}/"'],
     "redact": ['"off"'],
@@ -69,6 +70,7 @@ COMMANDS: dict[str, list[list[str]]] = {
     "provider": [["chat"]],
     "model": [["chat"]],
     "aliases": [["chat", "-m", "sonnet"]],
+    "prices": [["stats"], ["usage"]],
 }
 """Commands that use a setting; for the others, these."""
 USUAL = [["ls"], ["append"], ["search", "x"]]

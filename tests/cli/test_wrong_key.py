@@ -169,7 +169,7 @@ NAMED = ("fork", "show", "export", "conversation print")
 """Commands that find a conversation themselves if none is named; here one is."""
 STORELESS = {
     "tour", "key generate", "key from-recovery", "config show", "config set", "config unset", "completion", "help",
-    "hook install", "hook uninstall", "hook status", "copy",  # a copy needs no key: it stays sealed
+    "hook install", "hook uninstall", "hook status", "statusline", "copy",  # a copy needs no key: it stays sealed
 }  # fmt: skip
 """Commands that open no store of the user's: no key can be wrong for them."""
 

@@ -17,7 +17,7 @@ import clew
 from clew.backends import Job
 from clew.backends.sqlite import SQLiteBackend, group_commit
 from clew.backends.sqlite.group_commit import Committer
-from clew.backends.sqlite.rows import SQLiteTx
+from clew.backends.sqlite.tx import SQLiteTx
 from clew.backends.sqlite.writer import Writer
 from clew.errors import Unavailable
 from clew.store.nodes import NewNode

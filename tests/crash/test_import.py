@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 import clew
-from clew.sources import find, records, run
+from clew.sources import find, import_all, records
 from tests.sources.made import SESSION, an_id, claude_line, jsonl
 
 IMPORT_AND_DIE = """
 import os, signal, sys, clew
-from clew.sources import find, importer, run
+from clew.sources import find, import_all, importer
 importer.MANY = 7
 batches = int(sys.argv[3])
 write = clew.engine.engine.Engine.write
@@ -30,7 +30,7 @@ def counted(self, *args):
     return done
 store = clew.open(sys.argv[1])
 clew.engine.engine.Engine.write = counted
-list(run(store, find([sys.argv[2]])))
+list(import_all(store, find([sys.argv[2]])))
 """
 
 
@@ -51,7 +51,7 @@ def test_a_killed_import_is_completed(tmp_path: Path, batches: int, when: str) -
     command = [sys.executable, "-c", IMPORT_AND_DIE, path, str(file), str(batches), when]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
     with clew.open(path) as store:
-        (outcome,) = run(store, find([str(file)]))
+        (outcome,) = import_all(store, find([str(file)]))
         (one,) = outcome.conversations
         assert (one.messages + one.known, outcome.skipped) == (25, ())
         session = store.sessions.get(SESSION)

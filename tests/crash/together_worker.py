@@ -100,9 +100,9 @@ class Worker:
                 file.write(json.dumps(line) + "\n")
                 last = id
 
-    def take(self, path: Path) -> sources.Run:
-        run = sources.Run(self.store)
-        for one in sources.run(self.store, sources.find([str(path)]), run=run):
+    def take(self, path: Path) -> sources.ImportRecorder:
+        run = sources.ImportRecorder(self.store)
+        for one in sources.import_all(self.store, sources.find([str(path)]), recorder=run):
             assert one.state in ("imported", "unchanged"), one
         return run
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import runpy
 import subprocess
@@ -83,6 +84,40 @@ def test_every_promise_has_its_tests() -> None:
     }
     assert mutants
     assert [name for name in mutants if not (ROOT / f"tests/mutants/{name}.toml").exists()] == []
+
+
+def names_of_modules() -> list[tuple[Path, str]]:
+    """What pages and docstrings name as a file or a dotted name of clew, each with where it is named."""
+    pages = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md"]
+    texts = [(page, page.read_text(encoding="utf-8")) for page in pages]
+    for file in sorted((ROOT / "src/clew").rglob("*.py")):
+        for one in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(one, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                texts.append((file, ast.get_docstring(one) or ""))
+    pattern = re.compile(r"`([\w./]+/\w+\.py|clew(?:\.\w+)+)\b")
+    return [(place, name) for place, text in texts for name in pattern.findall(text)]
+
+
+def is_there(name: str) -> bool:
+    """True if a file exists, or a dotted name is that of a module or of something that its package mentions."""
+    place = ROOT / "src/clew"
+    if "/" in name:
+        return any((folder / name).exists() for folder in (ROOT, ROOT / "src", place))
+    for part in name.split(".")[1:]:
+        if not (place / part).is_dir():
+            mentioned = re.search(rf"\b{part}\b", (place / "__init__.py").read_text(encoding="utf-8"))
+            return (place / f"{part}.py").exists() or mentioned is not None
+        place /= part
+    return True
+
+
+def test_named_modules_exist() -> None:
+    """Pages and docstrings name no module that was moved or removed."""
+    assert not is_there("store/none.py")
+    assert not is_there("clew.store.none")
+    named = names_of_modules()
+    assert len(named) > 100
+    assert [(str(place.relative_to(ROOT)), name) for place, name in named if not is_there(name)] == []
 
 
 def test_every_command_has_its_sentence() -> None:

@@ -19,7 +19,7 @@ import pytest
 import clew
 import clew.aio
 from clew.backends import Tx
-from clew.backends.sqlite.rows import SQLiteTx
+from clew.backends.sqlite.tx import SQLiteTx
 from clew.engine.node import node_row
 from clew.engine.watch import state_of
 from clew.store.parts import Parts

@@ -41,6 +41,8 @@ class Talk:
     id: str
     record: str | None
     """Its conversation's id, if it is a record."""
+    agents: bool
+    """True if an agent's runtime made it, or the session that it was forked from."""
     active: datetime
     words: list[str] = field(default_factory=list)
     trashed: datetime | None = None
@@ -117,7 +119,8 @@ class World:
             made.append_and_save(clew.user(word))
             session = self.store.sessions.get(made.id)
         session = session.refresh()
-        self.talks[session.id] = Talk(session.id, name if kind == "record" else None, session.updated_at, [word])
+        record_name = name if kind == "record" else None
+        self.talks[session.id] = Talk(session.id, record_name, kind == "agent", session.updated_at, [word])
 
     def say(self, talk: Talk) -> None:
         if talk.trashed:
@@ -135,7 +138,7 @@ class World:
             return
         made = self.store.sessions.fork(talk.id)
         record = None if talk.record is None else made.id
-        self.talks[made.id] = Talk(made.id, record, made.updated_at, list(talk.words))
+        self.talks[made.id] = Talk(made.id, record, talk.agents, made.updated_at, list(talk.words))
         self.say(self.talks[made.id])
 
     def delegate(self, talk: Talk) -> None:
@@ -314,14 +317,21 @@ class World:
             self.gone(due - held_back, pending[:1], purged=True)
 
     def cleanup(self) -> None:
+        """Takes agents' sessions only, each after the activity of its subagents; chats and records stay."""
         self._before = self.living()
         older = self.pick.choice([DAY, 10 * DAY])
         edge = self.now() - older
-        due = {one.id for one in self.talks.values() if (one.trashed or one.active) < edge}
+        since = {
+            talk.id: talk.trashed or max(talk.active, talk.busy or talk.active)
+            for talk in self.talks.values() if talk.agents
+        }  # fmt: skip
+        due = {id for id, start in since.items() if start <= edge}
         held = {id for id in due if self.talks[id].held}
+        before = set(self.talks)
         cleaned = self.agents.cleanup(older_than=older)
-        assert {*cleaned.deleted} & {*self.talks} == due - held
-        assert {id for id, _ in cleaned.failures} >= held
+        assert {*cleaned.deleted} == due - held
+        assert {id for id, _ in cleaned.failures} == held
+        assert before - {one.id for one in self.everything()} == due - held
         if due - held:
             self.gone(due - held, cleaned.receipt.pending, purged=True)
 

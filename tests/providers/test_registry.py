@@ -32,6 +32,7 @@ ALLOWED = {
     "chat/claude_program.py": "the program is called claude",
     "chat/factory.py": "the program is called claude",
     "cli/commands/doctor.py": "extras have the names of providers",
+    "cli/output/statusline.py": "the status line reads transcripts of Claude Code",
     "cli/setup/installation.py": "the program `claude` has the name of a provider",
     "adapters/claude.py": "transcripts of the Claude Agent SDK",
     "adapters/litellm.py": "LiteLLM names endpoints after providers",

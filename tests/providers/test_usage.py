@@ -83,6 +83,9 @@ def test_the_cost_that_a_program_noted() -> None:
         assert usage_of(clew.native("opencode", json.dumps({"info": info, "parts": []}))).cost == known  # type: ignore[union-attr]
         used = {"input": 1, "output": 1, "cacheRead": 0, "cost": {"total": cost}}
         assert usage_of(clew.native("pi", {"role": "assistant", "usage": used})).cost == known  # type: ignore[union-attr]
+    line = ['{"type":"assistant","message":', ',"costUSD":0.0123,"durationMs":5}']
+    beside = clew.native("anthropic", {"role": "assistant", "id": "msg_1"}, extra={"line": line})
+    assert usage_of(beside) == AnswerUsage("msg_1", "", None, 12_300)
     neutral = clew.assistant("a", model="claude-x", usage=clew.Usage(input=3, output=4, cached=50, cost=9))
     assert usage_of(neutral) == AnswerUsage(None, "claude-x", Lanes(3, 50, 0, 0, 4), 9)
     assert usage_of(clew.native("lm-studio", {}, extra={"usage": {"input": 1, "output": 1}})).cost == 0  # type: ignore[union-attr]

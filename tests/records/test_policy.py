@@ -19,7 +19,7 @@ from clew.records import Policy, RecordService, events
 from clew.records.aio import RecordService as AsyncService
 from clew.records.expiry import DEFAULT
 from clew.retention import RetentionScan
-from clew.store.judging import RETENTION
+from clew.store.evaluate import RETENTION
 from clew.store.parts import Parts
 from clew.store.store import Store
 from clew.testing import FakeClock

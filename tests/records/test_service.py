@@ -16,7 +16,7 @@ import pytest
 
 import clew
 from clew.backends import BODY
-from clew.backends.sqlite.rows import SQLiteTx
+from clew.backends.sqlite.tx import SQLiteTx
 from clew.backends.sqlite.writer import Writer
 from clew.base import ids
 from clew.engine.node import node_row

@@ -24,9 +24,9 @@ from clew.cli.root import cli
 from clew.errors import Conflict, NotFound, SweepRefused
 from clew.records import RecordService
 from clew.redaction import Rule, Rules
-from clew.sources import find, run, undo
-from clew.sources.run import FileOutcome
-from clew.sources.runs import Run, run_handle
+from clew.sources import find, import_all, undo
+from clew.sources.import_all import FileOutcome
+from clew.sources.import_log import ImportRecorder, run_handle
 from clew.store.redact_message import redact_message
 from clew.testing import FakeClock
 from tests.agents.cpe.files import Convo
@@ -108,7 +108,7 @@ class Life:
         """Sessions in the store that agents have, and forks of them."""
         self.runs: dict[str, set[str]] = {}
         """The words that each import has added."""
-        self.watch = Run(self.store)
+        self.watch = ImportRecorder(self.store)
         self.exports: list[list[bytes]] = []
         self.records: dict[str, SeenRecord] = {}
         """Records as they were read some time ago."""
@@ -174,10 +174,10 @@ class Life:
 
     def take(self) -> None:
         """An import, after a dry run that says the same."""
-        files, again, this = self._some_logs(), self.chance.random() < 0.15, Run(self.store)
+        files, again, this = self._some_logs(), self.chance.random() < 0.15, ImportRecorder(self.store)
         before = self.now.said
-        would = list(run(self.store, find(files), dry_run=True, again=again))
-        done = list(run(self.store, find(files), again=again, run=this))
+        would = list(import_all(self.store, find(files), dry_run=True, again=again))
+        done = list(import_all(self.store, find(files), again=again, recorder=this))
         assert would == done
         self.came(self._words_in(files), again=again)
         self._is_complete(done, again=again)
@@ -194,7 +194,7 @@ class Life:
 
     def watched(self) -> None:
         files = self._some_logs()
-        done = list(run(self.store, find(files), run=self.watch))
+        done = list(import_all(self.store, find(files), recorder=self.watch))
         self.came(self._words_in(files))
         self._is_complete(done)
 

@@ -16,9 +16,9 @@ from clew import agents, retention
 from clew.base.ids import new_id
 from clew.engine.engine import wall_clock
 from clew.retention import Policy
+from clew.sources.import_all import import_all
+from clew.sources.import_log import ImportRecorder
 from clew.sources.registry import find
-from clew.sources.run import run
-from clew.sources.runs import Run
 from clew.sources.undo import UndoReport, undo
 from tests.sources.made import claude_line, jsonl
 
@@ -34,8 +34,8 @@ def imported(target: str | Path, files: Path, count: int) -> Callable[[clew.Stor
         lines = [claude_line(10 * number + 1, None, "user", f"Ask {number}", sessionId=name)]
         (folder / f"{name}.jsonl").write_bytes(jsonl(lines))
     with clew.open(target) as store:
-        this = Run(store, (str(folder),))
-        assert len(list(run(store, find([str(folder)]), run=this))) == count
+        this = ImportRecorder(store, (str(folder),))
+        assert len(list(import_all(store, find([str(folder)]), recorder=this))) == count
     return lambda store: undo(store, this.id)
 
 
@@ -189,8 +189,8 @@ def test_a_change_between_the_check_and_the_undo_of_messages(tmp_path: Path, cha
     (file,) = (tmp_path / "projects" / "p").iterdir()
     file.write_bytes(file.read_bytes() + jsonl([claude_line(2, 1, "assistant", "Yes", sessionId=file.stem)]))
     with clew.open(path, clock=between) as store, clew.open(path) as other:
-        this = Run(store)
-        assert [one.state for one in run(store, find([str(file)]), run=this)] == ["imported"]
+        this = ImportRecorder(store)
+        assert [one.state for one in import_all(store, find([str(file)]), recorder=this)] == ["imported"]
         between.write = lambda: {**CHANGES, "fork": other.sessions.fork}[change](other.sessions.get(file.stem))
         report = undo(store, this.id)
         assert between.write is None

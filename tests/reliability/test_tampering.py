@@ -13,7 +13,7 @@ import pytest
 
 import clew
 from clew.backends.sql import migrations
-from clew.backends.sqlite.rows import SQLiteTx
+from clew.backends.sqlite.tx import SQLiteTx
 from clew.errors import ClewError, Corrupted, WrongKey
 from clew.store.parts import Parts
 from clew.store.session import row_of

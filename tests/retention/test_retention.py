@@ -20,7 +20,7 @@ import clew.aio
 import clew.aio.retention
 from clew import retention
 from clew.retention import Due, Policy, Spared, Sweeper, SweepReport
-from clew.store.judging import RETENTION
+from clew.store.evaluate import RETENTION
 from clew.store.parts import Parts
 from clew.store.session import row_of
 from clew.store.store import Store

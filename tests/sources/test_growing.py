@@ -16,9 +16,9 @@ import clew
 from clew import exports
 from clew.cli.agent_hook.transcript import TranscriptImport
 from clew.providers.neutral import neutral
-from clew.sources import claude_code, find, run
+from clew.sources import claude_code, find, import_all
 from clew.sources.claude_code import ClaudeCode
-from clew.sources.history import ImportHistory
+from clew.sources.imported_files import ImportedFiles
 from clew.sources.importer import import_item
 from clew.sources.items import Item
 from tests.sources.made import SESSION, an_id, claude_line, jsonl
@@ -69,7 +69,7 @@ def reads() -> Iterator[list[int]]:
 
 
 def take(store: clew.Store, path: Path) -> Any:
-    (outcome,) = run(store, find([str(path)]))
+    (outcome,) = import_all(store, find([str(path)]))
     return outcome
 
 
@@ -175,13 +175,13 @@ def test_it_is_as_if_all_had_been_read_at_once(
         with clew.open(tmp_path / f"{number}-a.db") as whole, clew.open(tmp_path / f"{number}-b.db") as parts:
             sample.write(tmp_path)
             (item,) = (one.item for one in find([str(tmp_path / name)]))
-            import_item(whole, source(sample.source), item, history=ImportHistory(whole))
+            import_item(whole, source(sample.source), item, history=ImportedFiles(whole))
             data = sample.files[name]
             at = data.index(b"\n") + 1
             (tmp_path / name).write_bytes(data[:at])
             while True:
                 (item,) = (one.item for one in find([str(tmp_path / name)]))
-                import_item(parts, source(sample.source), item, history=ImportHistory(parts))
+                import_item(parts, source(sample.source), item, history=ImportedFiles(parts))
                 if at >= len(data):
                     break
                 step = chance.choice([100, 1000, 3000])
@@ -259,8 +259,8 @@ def test_a_mark_is_kept_for_large_logs_only(tmp_path: Path) -> None:
     small.write_bytes(jsonl([{**claude_line(9001, None, "user", "Hello"), "sessionId": an_id(9000)}]))
     large.write_bytes(jsonl(log_of(1100)))
     with clew.open(tmp_path / "s.db") as store:
-        list(run(store, find([str(tmp_path)])))
-        marks = {Path(one.file.path).name: one.file.mark for one in ImportHistory(store).files()}
+        list(import_all(store, find([str(tmp_path)])))
+        marks = {Path(one.file.path).name: one.file.mark for one in ImportedFiles(store).files()}
     assert marks[small.name] is None
     mark = marks[large.name]
     assert mark is not None

@@ -13,7 +13,7 @@ import pytest
 
 import clew
 from clew.redaction import Rules, builtin
-from clew.sources import find, records, run
+from clew.sources import find, import_all, records
 from clew.sources import items as items_module
 from clew.sources import lines as lines_module
 from tests.sources.made import SESSION, an_id, claude_line, jsonl
@@ -30,7 +30,7 @@ def store(tmp_path: Path) -> Iterator[clew.Store]:
 
 
 def outcome(store: clew.Store, path: Path) -> Any:
-    (one,) = run(store, find([str(path)]))
+    (one,) = import_all(store, find([str(path)]))
     return one
 
 
@@ -120,7 +120,7 @@ def test_paths_in_an_archive_lead_nowhere(store: clew.Store, tmp_path: Path) -> 
         link.external_attr = 0o120777 << 16
         archive.writestr(link, str(secret))
     before = sorted(os.listdir(tmp_path))
-    (done,) = run(store, find([str(path)]))
+    (done,) = import_all(store, find([str(path)]))
     assert done.messages == 4
     assert sorted(os.listdir(tmp_path)) == before
 
@@ -142,7 +142,7 @@ def test_links_and_pipes_in_a_folder(store: clew.Store, tmp_path: Path) -> None:
     folder.mkdir()
     os.mkfifo(folder / "pipe.jsonl")
     (folder / "link.jsonl").symlink_to(log_file(tmp_path))
-    assert list(run(store, find([str(folder)]))) == []
+    assert list(import_all(store, find([str(folder)]))) == []
 
 
 def test_redaction_comes_first(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_redaction_comes_first(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes() + jsonl([{"type": "custom-title", "customTitle": secret, "sessionId": SESSION}]))
     with clew.open(tmp_path / "r.db", redact=Rules(builtin("email"))) as store:
         assert outcome(store, path).messages == 2
-        (again,) = run(store, find([str(path)]), again=True)
+        (again,) = import_all(store, find([str(path)]), again=True)
         assert [(one.messages, one.known, one.records) for one in again.conversations] == [(0, 2, 0)]
         session = store.sessions.get(SESSION)
         assert secret not in (session.title or "") + session.path()[-1].text
@@ -186,11 +186,11 @@ def test_a_name_that_is_not_text(store: clew.Store, tmp_path: Path) -> None:
     header = {"type": "session", "harness": "x", "name": "a\0b"}
     with open(path, "wb") as file:
         file.write(jsonl([header, {"type": "message", "message": {"role": "user", "content": "Hello"}}]))
-    (done,) = run(store, find([os.fsdecode(path)]))
+    (done,) = import_all(store, find([os.fsdecode(path)]))
     assert (done.state, done.messages) == ("imported", 1)
     (session,) = store.sessions.list()
     assert (session.title, session.path()[-1].text) == ("a\ufffdb", "Hello")
-    assert [one.state for one in run(store, find([os.fsdecode(path)]))] == ["unchanged"]
+    assert [one.state for one in import_all(store, find([os.fsdecode(path)]))] == ["unchanged"]
 
 
 def test_an_archive_is_opened_once(tmp_path: Path, store: clew.Store) -> None:

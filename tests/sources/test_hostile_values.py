@@ -24,7 +24,7 @@ import clew
 from clew.base.messages import Native
 from clew.errors import ClewError, Invalid
 from clew.providers.neutral import encode, neutral
-from clew.sources import find, run
+from clew.sources import find, import_all
 from clew.sources.contract import About, Entry, Part, Skip
 from clew.sources.items import items
 from clew.sources.sqlite import quote_name
@@ -262,9 +262,9 @@ def test_examples_that_failed_once(name: str, tmp_path: Path) -> None:
     file.write_bytes(make())
     check(Sample(name, source_name, {path: b""}), file)
     with clew.open(tmp_path / "s.db") as store:
-        (done,) = run(store, find([str(file)]))
+        (done,) = import_all(store, find([str(file)]))
         assert (done.source, done.state, done.messages) == (source_name, "imported", count)
-        (again,) = run(store, find([str(file)]), again=True)
+        (again,) = import_all(store, find([str(file)]), again=True)
         assert (again.state, again.messages) == ("imported", 0)
         assert store.verify().damage == []
 

@@ -11,10 +11,10 @@ import pytest
 
 import clew
 from clew.adapters.transcripts import MirroredTranscript
+from clew.sources.import_all import FileOutcome, import_all
+from clew.sources.import_log import ImportRecorder
 from clew.sources.importer import records
 from clew.sources.registry import find
-from clew.sources.run import FileOutcome, run
-from clew.sources.runs import Run
 from clew.sources.undo import undo
 from tests.sources.made import SESSION, an_id, claude_line
 from tests.sources.made import jsonl as lines
@@ -40,7 +40,7 @@ def write(folder: Path, session: str, found: list[dict[str, Any]], project: str 
 
 
 def bring(store: clew.Store, file: Path, **options: Any) -> FileOutcome:
-    (outcome,) = run(store, find([str(file)]), **options)
+    (outcome,) = import_all(store, find([str(file)]), **options)
     assert outcome.skipped == ()
     return outcome
 
@@ -102,14 +102,14 @@ def test_a_file_with_the_id_of_a_native_conversation(store: clew.Store, tmp_path
         native.hold()
     before = everything(store, SESSION)
     file = write(tmp_path, SESSION, [claude_line(1, None, "user", "INJECTED")])
-    import_run = Run(store)
-    outcome = bring(store, file, run=import_run)
+    import_run = ImportRecorder(store)
+    outcome = bring(store, file, recorder=import_run)
     (made,) = outcome.conversations
     assert outcome.notes[0].endswith("its id is that of another conversation: imported as a new conversation")
     assert (made.session != SESSION, texts(store, made.session)) == (True, ["INJECTED"])
     assert everything(store, SESSION) == before
     write(tmp_path, SESSION, [claude_line(1, None, "user", "INJECTED"), claude_line(2, 1, "user", "again")])
-    assert [one.session for one in bring(store, file, run=import_run).conversations] == [made.session]
+    assert [one.session for one in bring(store, file, recorder=import_run).conversations] == [made.session]
     assert (texts(store, made.session), everything(store, SESSION)) == (["INJECTED", "again"], before)
     assert undo(store, import_run.id).sessions == (made.session,)
     assert everything(store, SESSION) == before
@@ -248,8 +248,8 @@ def test_random_claims(tmp_path: Path, seed: int) -> None:
                 text = dice.choice(["same", f"{file.parent.name} {number}"])
                 have.append({**claude_line(number, None, "user", text), "parentUuid": above})
             file.write_bytes(lines({**one, "sessionId": file.stem} for one in have))
-            this = Run(store)
-            (made,) = bring(store, file, run=this, again=dice.random() < 0.3).conversations
+            this = ImportRecorder(store)
+            (made,) = bring(store, file, recorder=this, again=dice.random() < 0.3).conversations
             shown = {one: id for one, id in shown.items() if id != made.session or one == file}
             shown[file] = made.session
             if dice.random() < 0.15:

@@ -19,8 +19,8 @@ from clew import exports
 from clew.adapters.transcripts import MirroredTranscript
 from clew.cli.agent_hook.transcript import TranscriptImport
 from clew.redaction import Rule, Rules
-from clew.sources import find, run, undo
-from clew.sources.runs import Run
+from clew.sources import find, import_all, undo
+from clew.sources.import_log import ImportRecorder
 from tests.backends.postgres.conftest import server, url  # noqa: F401 (fixtures)
 from tests.engine.objects.server import NodeLocation
 from tests.sources.made import SESSION, an_id, claude_line, jsonl
@@ -49,7 +49,7 @@ def histories(folder: Path, seed: int = 1) -> Path:
 
 
 def take(store: clew.Store, folder: Path, **options: Any) -> list[Any]:
-    done = list(run(store, find([str(folder)]), **options))
+    done = list(import_all(store, find([str(folder)]), **options))
     assert all(one.state in ("imported", "unchanged") and not one.skipped for one in done)
     return done
 
@@ -103,8 +103,8 @@ def test_with_attachments_in_a_bucket(tmp_path: Path, place: NodeLocation) -> No
         assert place.names()
     with clew.open(tmp_path / "u.db", blobs=place.open(prefix="undone")) as store:
         before = set(place.names())
-        this = Run(store)
-        take(store, folder, run=this)
+        this = ImportRecorder(store)
+        take(store, folder, recorder=this)
         assert set(place.names()) > before
         assert not undo(store, this.id).left
         assert set(place.names()) == before
@@ -147,10 +147,10 @@ def test_redaction_before_writing(redacting: clew.Store, tmp_path: Path) -> None
     more = [claude_line(n, n - 1, "user", "x" * 3000) for n in range(2, 400)]
     (folder / f"{SESSION}.jsonl").write_bytes(jsonl([*lines, *more]))
     for _ in range(2):
-        list(run(redacting, find([str(folder)])))
+        list(import_all(redacting, find([str(folder)])))
         with (folder / f"{SESSION}.jsonl").open("ab") as file:
             file.write(jsonl([claude_line(900, 399, "user", SECRET.format(7))]))
-    list(run(redacting, find([str(folder)])))
+    list(import_all(redacting, find([str(folder)])))
     assert redacting.sessions.get(SESSION).head_id == an_id(900)
     exports.write(redacting, tmp_path / "all.jsonl")
     out = native(redacting, tmp_path / "out")

@@ -12,9 +12,9 @@ import pytest
 
 import clew
 from clew.engine.engine import Engine
+from clew.sources.import_all import import_all
 from clew.sources.importer import records
 from clew.sources.registry import find
-from clew.sources.run import run
 from clew.store.parts import Parts
 from clew.store.session import row_of
 from clew.upkeep import rekey
@@ -73,7 +73,7 @@ def changing(patch: pytest.MonkeyPatch, store: clew.Store, how: str, steps: int)
 
 
 def bring(store: clew.Store, file: Path) -> list[str]:
-    return [why for outcome in run(store, find([str(file)])) for why in outcome.skipped]
+    return [why for outcome in import_all(store, find([str(file)])) for why in outcome.skipped]
 
 
 @pytest.mark.parametrize("how", EXCHANGES)

@@ -17,11 +17,11 @@ import clew
 from clew.base.messages import Media, Native
 from clew.sources.claude_code import ClaudeCode
 from clew.sources.contract import About, Attachment, Entry, Home, Part
-from clew.sources.history import ImportHistory, state
+from clew.sources.import_all import FileOutcome, import_all
+from clew.sources.imported_files import ImportedFiles, state
 from clew.sources.importer import import_item, records
 from clew.sources.items import Item, items
 from clew.sources.registry import Found, find
-from clew.sources.run import FileOutcome, run
 from tests.sources.made import SESSION, an_id, claude_line, jsonl
 
 LINES = [claude_line(1, None, "user", "One"), claude_line(2, 1, "assistant", "Yes"), claude_line(3, 2, "user", "Two")]
@@ -42,7 +42,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def brought(store: clew.Store, *paths: Path, **how: Any) -> list[FileOutcome]:
-    return list(run(store, find([str(path) for path in paths]), **how))
+    return list(import_all(store, find([str(path) for path in paths]), **how))
 
 
 class Made:
@@ -148,9 +148,9 @@ def test_a_large_log_that_was_only_touched(
     (done,) = brought(store, file)
     assert (done.state, done.skipped) == ("imported", ())
     (item,) = items(str(file))
-    assert ImportHistory(store).is_unchanged(item) is not trashed
+    assert ImportedFiles(store).is_unchanged(item) is not trashed
     store.sessions.purge(SESSION)
-    assert ImportHistory(store).find(item) is None
+    assert ImportedFiles(store).find(item) is None
 
 
 def test_unreadable_lines_are_reported_each_time(store: clew.Store, file: Path) -> None:
@@ -253,7 +253,7 @@ def test_a_database_has_changed_if_its_log_has(tmp_path: Path) -> None:
 def test_a_file_that_grew_is_not_looked_up_again(store: clew.Store, file: Path) -> None:
     """Entries of the last import are counted as known without a look into the store; a changed one is looked up."""
     brought(store, file)
-    history = ImportHistory(store)
+    history = ImportedFiles(store)
     file.write_bytes(jsonl([*LINES, claude_line(4, 3, "assistant", "More")]))
     (item,) = items(str(file))
     outcome = import_item(store, ClaudeCode(), item, history=history)
@@ -300,6 +300,6 @@ def test_a_trace_before_its_owner(store: clew.Store, file: Path) -> None:
 def test_unknown_files_have_an_outcome(store: clew.Store, tmp_path: Path) -> None:
     """A file that no source recognises is skipped with its reason."""
     (tmp_path / "x.txt").write_text("hello")
-    (outcome,) = run(store, [*find([str(tmp_path / "x.txt")])])
+    (outcome,) = import_all(store, [*find([str(tmp_path / "x.txt")])])
     assert (outcome.state, outcome.skipped) == ("skipped", ("no source recognises it",))
     assert isinstance(next(iter(find([str(tmp_path / "x.txt")]))), Found)

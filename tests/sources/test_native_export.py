@@ -17,7 +17,7 @@ import clew
 from clew import exports
 from clew.errors import Invalid
 from clew.redaction import Rule, Rules
-from clew.sources import find, run
+from clew.sources import find, import_all
 from clew.sources.sqlite import row_bytes, row_record
 from tests.sources.made import SESSION, an_id, claude_line, jsonl
 from tests.sources.samples import APPS, SAMPLES, Sample, frameworks
@@ -39,7 +39,7 @@ def store(tmp_path: Path) -> Iterator[clew.Store]:
 
 def take(store: clew.Store, *paths: Path) -> None:
     """Imports what is at these paths."""
-    done = list(run(store, find([str(path) for path in paths])))
+    done = list(import_all(store, find([str(path) for path in paths])))
     assert {one.state for one in done} <= {"imported", "unchanged"}
 
 
@@ -70,7 +70,7 @@ def test_files_that_grow_come_out_as_they_are_now(sample: Sample, store: clew.St
         lines = data.splitlines(keepends=True)
         if name.endswith(".jsonl"):
             (tmp_path / "in" / name).write_bytes(b"".join(lines[: max(1, len(lines) // 2)]))
-    list(run(store, find([str(tmp_path / "in")])))
+    list(import_all(store, find([str(tmp_path / "in")])))
     sample.write(tmp_path / "in")
     take(store, tmp_path / "in")
     assert sorted(put(store, tmp_path / "out").values()) == sorted(sample.files.values())
@@ -166,7 +166,7 @@ def test_an_export_with_folders_among_its_conversations(
         + b"\n\n"
     )
     (tmp_path / "conversations.json").write_bytes(data)
-    list(run(store, find([str(tmp_path / "conversations.json")])))
+    list(import_all(store, find([str(tmp_path / "conversations.json")])))
     assert put(store, tmp_path / "out") == {"conversations.json": data}
 
 

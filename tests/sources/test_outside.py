@@ -22,7 +22,7 @@ import pytest
 import clew
 from clew.base.outside import open_regular
 from clew.errors import ClewError
-from clew.sources import find, run
+from clew.sources import find, import_all
 from clew.sources.chatgpt import ChatGPT
 from tests.sources.made import SESSION, an_id, claude_line, jsonl
 from tests.sources.test_exports import TREE
@@ -56,7 +56,7 @@ def secret(tmp_path: Path) -> Path:
 
 
 def imported(store: clew.Store, path: Path) -> list[Any]:
-    return list(run(store, find([str(path)])))
+    return list(import_all(store, find([str(path)])))
 
 
 def stored(store: clew.Store, tmp_path: Path) -> bytes:
@@ -231,7 +231,7 @@ def test_a_file_rewritten_in_place(tmp_path: Path) -> None:
     """A JSON file that another program cuts off and writes again, while it is read, does not end the program."""
     program = """
 import sys, threading, clew
-from clew.sources import find, run
+from clew.sources import find, import_all
 path, done = sys.argv[1], threading.Event()
 def rewrite():
     whole = open(path, "rb").read()
@@ -243,7 +243,7 @@ thread = threading.Thread(target=rewrite)
 thread.start()
 with clew.open(":memory:") as store:
     for _ in range(5):
-        list(run(store, find([path]), again=True))
+        list(import_all(store, find([path]), again=True))
 done.set()
 thread.join()
 """
@@ -288,7 +288,7 @@ def test_an_error_of_a_source(store: clew.Store, tmp_path: Path) -> None:
 
     first, second = write_claude(tmp_path / "a"), write_claude(tmp_path / "b")
     found = [next(iter(find([str(first)])))._replace(source=Odd()), *find([str(second)])]
-    odd, good = run(store, found)
+    odd, good = import_all(store, found)
     assert odd.skipped == ("the rest cannot be read (TypeError)",)
     assert (odd.messages, good.state) == (1, "imported")
 
@@ -465,7 +465,7 @@ def test_a_journal_that_names_another_file(store: clew.Store, tmp_path: Path) ->
     record = struct.pack(">I", 1) + page + struct.pack(">I", checked)
     end = struct.pack(">I", last) + name + struct.pack(">2I", len(name), sum(name)) + MAGIC
     Path(f"{path}-journal").write_bytes(header + record + end)
-    list(run(store, find([str(path)])))
+    list(import_all(store, find([str(path)])))
     assert other.read_text() == SECRET
 
 

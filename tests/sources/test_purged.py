@@ -9,11 +9,11 @@ import pytest
 
 import clew
 from clew import agents, exports
-from clew.sources.history import ImportHistory
+from clew.sources.import_all import FileOutcome, import_all
+from clew.sources.import_log import ImportRecorder
+from clew.sources.imported_files import ImportedFiles
 from clew.sources.lines import LARGE
 from clew.sources.registry import find
-from clew.sources.run import FileOutcome, run
-from clew.sources.runs import Run
 from clew.sources.undo import undo
 from tests.sources.made import SESSION, an_id, claude_line, jsonl
 
@@ -39,7 +39,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def take(store: clew.Store, path: Path, *, again: bool = False) -> FileOutcome:
-    (done,) = run(store, find([str(path)]), again=again, run=Run(store, (str(path),)))
+    (done,) = import_all(store, find([str(path)]), again=again, recorder=ImportRecorder(store, (str(path),)))
     return done
 
 
@@ -95,7 +95,7 @@ def test_what_came_again_stays_in_sight(store: clew.Store, file: Path, last: int
     file.write_bytes(jsonl(lines))
     take(store, file)
     take(store, file, again=True)
-    ImportHistory(store).forget(lambda _: True)
+    ImportedFiles(store).forget(lambda _: True)
     file.write_bytes(jsonl(lines[:last]))
     take(store, file)
     session = store.sessions.get(SESSION)
@@ -105,16 +105,16 @@ def test_what_came_again_stays_in_sight(store: clew.Store, file: Path, last: int
 
 def test_again_changes_nothing_that_was_not_purged(store: clew.Store, file: Path) -> None:
     """Reading a file again leaves its session as it is, so that the first import can still be undone."""
-    this = Run(store, (str(file),))
-    list(run(store, find([str(file)]), run=this))
+    this = ImportRecorder(store, (str(file),))
+    list(import_all(store, find([str(file)]), recorder=this))
     take(store, file, again=True)
     assert undo(store, this.id).sessions == (SESSION,)
 
 
 def test_an_undo_forgets_no_purge(store: clew.Store, file: Path) -> None:
     """A purged conversation stays out after the import that brought it was undone."""
-    this = Run(store, (str(file),))
-    list(run(store, find([str(file)]), run=this))
+    this = ImportRecorder(store, (str(file),))
+    list(import_all(store, find([str(file)]), recorder=this))
     store.sessions.purge([SESSION])
     undo(store, this.id)
     done = take(store, file)
@@ -124,8 +124,8 @@ def test_an_undo_forgets_no_purge(store: clew.Store, file: Path) -> None:
 
 def test_what_an_undo_removes_may_come_back(store: clew.Store, file: Path) -> None:
     """An undo is no purge: the next import brings the conversation back whole."""
-    this = Run(store, (str(file),))
-    list(run(store, find([str(file)]), run=this))
+    this = ImportRecorder(store, (str(file),))
+    list(import_all(store, find([str(file)]), recorder=this))
     undo(store, this.id)
     assert take(store, file).messages == 2
 
@@ -151,13 +151,13 @@ def test_the_mark_of_a_large_log_goes_with_it(store: clew.Store, file: Path) -> 
     assert len(data) > LARGE
     file.write_bytes(data)
     take(store, file)
-    assert [one.file.mark is not None for one in ImportHistory(store).files()] == [True]
+    assert [one.file.mark is not None for one in ImportedFiles(store).files()] == [True]
     store.sessions.purge([SESSION])
-    assert list(ImportHistory(store).files()) == []
+    assert list(ImportedFiles(store).files()) == []
     file.write_bytes(jsonl([*lines, claude_line(1200, 1199, "assistant", "Fine")]))
     done = take(store, file)
     assert (said(store), done.purged) == (["Fine"], 1199)
-    assert [one.file.mark for one in ImportHistory(store).files()] == [None]
+    assert [one.file.mark for one in ImportedFiles(store).files()] == [None]
 
 
 def test_an_export_brings_nothing_back(store: clew.Store, file: Path) -> None:
@@ -191,7 +191,7 @@ def test_a_dry_run_says_the_same(store: clew.Store, file: Path) -> None:
     """A dry run leaves out what the import would leave out."""
     take(store, file)
     store.sessions.purge([SESSION])
-    (would,) = run(store, find([str(file)]), dry_run=True)
+    (would,) = import_all(store, find([str(file)]), dry_run=True)
     assert (would.messages, would.purged) == (0, 2)
-    (with_all,) = run(store, find([str(file)]), dry_run=True, again=True)
+    (with_all,) = import_all(store, find([str(file)]), dry_run=True, again=True)
     assert with_all.messages == 2

@@ -12,10 +12,10 @@ import pytest
 import clew
 from clew.exports import jsonl, restore
 from clew.redaction import Rules, builtin
+from clew.sources.import_all import import_all
+from clew.sources.import_log import ImportRecorder
 from clew.sources.importer import records
 from clew.sources.registry import find
-from clew.sources.run import run
-from clew.sources.runs import Run
 from clew.sources.undo import undo
 from clew.store.redact_message import redact_message
 from tests.reliability.canaries import content
@@ -59,7 +59,7 @@ def fork(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def bring(store: clew.Store, *paths: Path, **how: Any) -> None:
-    for outcome in run(store, find([str(path) for path in paths]), **how):
+    for outcome in import_all(store, find([str(path) for path in paths]), **how):
         assert not outcome.skipped
 
 
@@ -166,12 +166,12 @@ def test_a_secret_in_the_branch(store: clew.Store, tmp_path: Path, how: str) -> 
     """A secret that was removed from a message and the git branch does not return in the branch."""
     talk = [{**line, "gitBranch": f"fix-{TOKEN}"} for line in TALK]
     file = write(tmp_path, SESSION, talk)
-    list(run(store, find([str(file)])))
+    list(import_all(store, find([str(file)])))
     clean(store, an_id(1), an_id(3))
     if how == "grown":
         more = {**claude_line(5, 4, "user", "Next"), "gitBranch": f"fix-{TOKEN}"}
         file = write(tmp_path, SESSION, [*talk, more])
-    list(run(store, find([str(file)]), again=how == "again"))
+    list(import_all(store, find([str(file)]), again=how == "again"))
     assert TOKEN not in json.dumps(store.sessions.get(SESSION).extra)
 
 
@@ -201,8 +201,8 @@ def test_a_line_before_the_message(store: clew.Store, tmp_path: Path) -> None:
 
 def test_an_undo_leaves_a_redacted_session(store: clew.Store, tmp_path: Path) -> None:
     """Otherwise the next import would bring the secret back."""
-    path, this = write(tmp_path, SESSION, ANSWER), Run(store)
-    bring(store, path, run=this)
+    path, this = write(tmp_path, SESSION, ANSWER), ImportRecorder(store)
+    bring(store, path, recorder=this)
     clean(store, an_id(2))
     assert [one.session for one in undo(store, this.id).left] == [SESSION]
     bring(store, path)

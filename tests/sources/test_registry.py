@@ -54,7 +54,7 @@ def test_a_package_adds_a_source(install: Callable[[str], None], tmp_path: Path)
     install("notes_source:Notes")
     (tmp_path / "a.notes").write_text("NOTES of mine")
     with clew.open(tmp_path / "s.db") as store:
-        (outcome,) = sources.run(store, sources.find([str(tmp_path / "a.notes")]))
+        (outcome,) = sources.import_all(store, sources.find([str(tmp_path / "a.notes")]))
         assert (outcome.source, outcome.state, outcome.messages) == ("notes", "imported", 1)
         assert [hit.node.text for hit in store.search("mine")] == ["NOTES of mine"]
 

@@ -9,9 +9,9 @@ import pytest
 
 import clew
 from clew.errors import Invalid, NotFound
+from clew.sources.import_all import import_all
+from clew.sources.import_log import ImportRecorder, list_runs
 from clew.sources.registry import find
-from clew.sources.run import run
-from clew.sources.runs import Run, list_runs
 from clew.sources.undo import undo
 from tests.sources.made import SESSION, an_id, claude_line, jsonl
 
@@ -35,8 +35,8 @@ def file(tmp_path: Path) -> Path:
 
 def brought(store: clew.Store, path: Path) -> str:
     """Imports a file or folder; the id of the run."""
-    this = Run(store, (str(path),))
-    assert all(one.state in ("imported", "unchanged") for one in run(store, find([str(path)]), run=this))
+    this = ImportRecorder(store, (str(path),))
+    assert all(one.state in ("imported", "unchanged") for one in import_all(store, find([str(path)]), recorder=this))
     return this.id
 
 

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 import clew
-from clew.sources import find, run
+from clew.sources import find, import_all
 from clew.store.stats import stats
 from clew.store.usage import Spent, conversation_usage
+from tests.sources.made import SESSION, claude_line, jsonl
 from tests.sources.made_usage import LANES, Made
 from tests.sources.samples import APPS, SAMPLES, Sample
 from tests.sources.samples.recorded import RECORDED
@@ -41,9 +42,9 @@ def test_tokens_are_counted_once(sample: Sample, tmp_path: Path) -> None:
     sample.write(tmp_path / "in")
     with clew.open(tmp_path / "a.db") as one, clew.open(tmp_path / "b.db") as other:
         for _ in range(2):
-            list(run(one, find([str(tmp_path / "in")]), again=True))
+            list(import_all(one, find([str(tmp_path / "in")]), again=True))
             assert used(one) == COUNTED.get(sample.name, (0, 0))
-        list(run(other, reversed(list(find([str(tmp_path / "in")])))))
+        list(import_all(other, reversed(list(find([str(tmp_path / "in")])))))
         assert used(other) == COUNTED.get(sample.name, (0, 0))
 
 
@@ -106,7 +107,7 @@ def test_made_transcripts(transcripts: int, tmp_path: Path) -> None:
     """
     made = Made(tmp_path / ".claude", transcripts)
     with clew.open(tmp_path / "a.db") as store:
-        list(run(store, find([str(made.folder)])))
+        list(import_all(store, find([str(made.folder)])))
         found = stats(store)
         total = Counter[str]()
         for group, spent in found.usage.items():
@@ -127,7 +128,7 @@ def test_a_conversation_with_subagents(tmp_path: Path) -> None:
     """Each subagent has a line of its own, and the total of the conversation has them all, each answer once."""
     made = Made(tmp_path / ".claude", 6)
     with clew.open(tmp_path / "a.db") as store:
-        list(run(store, find([str(made.folder)])))
+        list(import_all(store, find([str(made.folder)])))
         (session,) = (one for one in store.sessions.list().items if one.subagents())
         found = conversation_usage(store, session)
         assert list(found.subagents) == [one.id for one in session.subagents()]
@@ -136,3 +137,23 @@ def test_a_conversation_with_subagents(tmp_path: Path) -> None:
         assert sum(map(counted, found.subagents.values()), Counter()) == +made.subagents
         assert sum(map(counted, found.models.values()), Counter()) == counted(found.total)
         assert found.priced_on is not None
+
+
+@pytest.mark.parametrize(("state", "cost"), [({}, 420_000), ({"hasUnknownModelCost": True}, None)])
+def test_the_sum_that_claude_code_noted(state: dict[str, Any], cost: int | None, tmp_path: Path) -> None:
+    """The last cost of a conversation is the one that is shown for it, unless a part of it is unknown."""
+    message = {"id": "msg_1", "model": "house-model", "usage": {"input_tokens": 10, "output_tokens": 5}}
+    noted = {"type": "cost-state", "sessionId": SESSION}
+    lines = [
+        claude_line(1, None, "user", "Hello"),
+        {**noted, "totalCostUSD": 0.1},
+        claude_line(2, 1, "assistant", [{"type": "text", "text": "Hi"}], message=message),
+        {**noted, "totalCostUSD": 0.42, **state},
+    ]
+    (tmp_path / "projects/p").mkdir(parents=True)
+    (tmp_path / f"projects/p/{SESSION}.jsonl").write_bytes(jsonl(lines if not state else [lines[0], *lines[2:]]))
+    with clew.open(tmp_path / "a.db") as store:
+        list(import_all(store, find([str(tmp_path)])))
+        total = conversation_usage(store, store.sessions.get(SESSION)).total
+        assert (round(total.cost) if not total.unpriced else None) == cost
+        assert total.lanes.total == 15

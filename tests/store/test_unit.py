@@ -118,6 +118,42 @@ def test_a_read_is_one_snapshot(store: clew.Store) -> None:
     assert texts(session.path()) == ["1", "2"]
 
 
+def test_a_read_uses_the_row_it_has_read(store: clew.Store) -> None:
+    """The path of a session that the unit has read ends at its head then, or at the new one when repeated."""
+    session = talk(store, "1")
+    seen = []
+
+    def work(unit: Unit) -> list[str]:
+        now = unit.session(session.id)
+        assert now is not None
+        other = threading.Thread(target=lambda: session.append(clew.user("2")))
+        other.start()
+        other.join()
+        seen.append((texts(unit.path(now)), texts(unit.path(session)), texts(unit.path(now, last=1))))
+        return texts(unit.path(now))
+
+    assert [store.read(work), store.read(work)] == [["1"], ["1", "2"]]
+    assert seen == [(["1"], ["1"], ["1"]), (["1", "2"], ["1", "2"], ["2"])]
+
+
+def test_a_read_inside_a_transaction_sees_the_head_move(store: clew.Store) -> None:
+    """It has no snapshot of its own: what its thread, or the unit around it, appends in between is on the path."""
+    session = talk(store, "1")
+
+    def read(append: Callable[[], object]) -> list[str]:
+        def work(unit: Unit) -> list[str]:
+            now = unit.session(session.id)
+            assert now is not None
+            append()
+            return texts(unit.path(now))
+
+        return store.read(work)
+
+    with store.transaction():
+        assert read(lambda: session.append(clew.user("2"))) == ["1", "2"]
+    assert store.write(lambda unit: read(lambda: unit.append(session, [clew.user("3")]))) == ["1", "2", "3"]
+
+
 def test_writing_in_a_read_is_refused(store: clew.Store) -> None:
     """Also in a store in memory, where the connection could write."""
     with clew.open(":memory:") as memory:
@@ -304,6 +340,18 @@ def test_a_damaged_end_is_not_continued(tmp_path: Path) -> None:
         for after in (HEAD, two.id, one.id):
             with pytest.raises(Corrupted):
                 store.write(lambda unit: unit.append(session, [clew.user("3")], after=after))
+
+
+def test_a_path_without_its_end_is_damage(tmp_path: Path) -> None:
+    """P6: also if the unit has read the session, whose row alone does not tell that its last message is gone."""
+    with clew.open(tmp_path / "s.db") as store:
+        session = talk(store, "1", "2")
+        writer = store._engine.backend.writer  # type: ignore[attr-defined]
+        writer.tx.conn.execute("DELETE FROM nodes WHERE pos = (SELECT max(pos) FROM nodes)")
+    with clew.open(tmp_path / "s.db") as store:
+        for count in (None, 1):
+            with pytest.raises(Corrupted):
+                store.read(lambda unit: unit.path(unit.session(session.id) or session, last=count))
 
 
 # -- sessions

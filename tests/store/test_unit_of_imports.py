@@ -12,7 +12,7 @@ import clew
 from clew.engine.node import microseconds
 from clew.errors import Ambiguous, Conflict, Corrupted, Invalid, NotFound
 from clew.redaction import Rules, builtin
-from clew.store.judging import delete_if
+from clew.store.evaluate import delete_if
 from clew.store.session import is_same, purge_if, tree_of
 from clew.store.unit import Unit
 

@@ -16,7 +16,7 @@ from clew.sources.codex import Codex
 from clew.sources.pi import RULES as PI
 from clew.turns.derive import is_prompt, items, turns
 from clew.turns.model import ModelAnswer, ProgramNote, UserPrompt
-from tests.sources.made import SESSION, claude_line, jsonl
+from tests.sources.made import SESSION, claude_line, jsonl, titles
 from tests.sources.samples.old_codex import THREAD, counted, line, meta, said, turn
 from tests.turns.outline import entries, imported, made, outline
 
@@ -217,6 +217,13 @@ def test_images_are_part_of_a_prompt() -> None:
     assert claude(claude_line(1, None, "user", [image, {"type": "text", "text": "What is it?"}])) == [
         "You: 'What is it?' <image/png>"
     ]
+
+
+def test_titles_are_made_of_typed_words() -> None:
+    """A command that a program stores as a prompt gives a conversation no title."""
+    lines = ["#### /add a.txt  \n", "> Added  \n", "#### Rename the parser  \n", "Done.\n", "#### End  \n", "Yes.\n"]
+    text = "\n# aider chat started at 2026-11-01 10:00:00\n\n" + "\n".join(lines)
+    assert titles(Aider(), text.encode(), ".aider.chat.history.md") == ["Rename the parser"]
 
 
 def test_system_prompts_are_notes() -> None:

@@ -14,7 +14,7 @@ import pytest
 import clew
 from clew.backends import Tx
 from clew.backends.sqlite import SQLiteBackend
-from clew.backends.sqlite.rows import SQLiteTx
+from clew.backends.sqlite.tx import SQLiteTx
 from clew.base import ids
 from clew.engine.engine import Engine
 from clew.engine.node import node_row

@@ -18,7 +18,7 @@ import pytest
 import clew
 import clew.aio
 from clew import keys
-from clew.backends.sqlite.rows import SQLiteTx
+from clew.backends.sqlite.tx import SQLiteTx
 from clew.engine.node import run_info
 from clew.engine.sealing.envelope import blob_owner, ref_owner, run_owner
 from clew.engine.sealing.header import new_store_key

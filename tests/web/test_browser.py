@@ -100,6 +100,23 @@ def test_keys_of_a_conversation(browser: Any, site: Any) -> None:
     page.context.close()
 
 
+def test_code_can_be_copied(browser: Any, site: Any) -> None:
+    """Each block of code of a prompt and of an answer has a label and a button that copies its text."""
+    server, store, _ = site
+    session = store.sessions.create(title="Code")
+    session.append([clew.user("```sh\nls\n```"), clew.assistant("Run:\n\n```python\nx = 1\n```\n\n```\nplain\n```")])
+    page = visit(browser, server, f"/c/{session.id}")
+    assert page.locator(".code-h").all_inner_texts() == ["sh", "python"]
+    page.evaluate("navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }")
+    page.locator("#m2 .code").first.hover()
+    page.locator("#m2 .code > .copy").first.click()
+    page.get_by_text("Code copied").wait_for()
+    assert page.evaluate("window.copied").strip() == "x = 1"
+    assert page.locator(".code > .copy").count() == 3
+    assert page.problems == []
+    page.context.close()
+
+
 def test_new_messages_move_nothing(browser: Any, site: Any) -> None:
     """A new message raises the counter; the scroll position stays; a click brings it in, once."""
     server, store, _ = site

@@ -29,6 +29,7 @@ def routes(session: clew.Session) -> list[str]:
         f"/c/{id}/compare.json?b={node}", f"/c/{id}/m/{node}", f"/c/{id}/m/{node}/raw", f"/c/{id}/m/{node}/raw.json",
         f"/c/{id}/m/{node}/media/0",
         f"/c/{id}/export/markdown", f"/c/{id}/blob/{'0' * 64}", "/static/x.js", "/trash.json", "/trash.md",
+        "/usage", "/usage.json", "/usage.md",
         f"/c/{id}/outline", f"/c/{id}/outline.json", f"/c/{id}/outline.md", f"/c/{id}/find.json?q=a",
         f"/c/{id}/files", f"/c/{id}/files.json", f"/c/{id}/files.md", f"/c/{id}/compare.md?b={node}",
         f"/c/{id}/export?as=json&from=1&to=2", f"/c/{id}/call/c1", "/state.json",

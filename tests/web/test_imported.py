@@ -11,7 +11,7 @@ from zipfile import ZipFile
 import pytest
 
 import clew
-from clew.sources import find, run
+from clew.sources import find, import_all
 from clew.sources.registry import source_named
 from clew.web.outline import WINDOW
 from clew.web.server import Server, listen
@@ -39,7 +39,7 @@ def imported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         (folder / f"generated{seed}" / "log.jsonl").write_bytes(log)
     with clew.open(folder / "store.db", key=key) as store:
         found = {
-            one.name: [talk.session for done in run(store, find([str(one)])) for talk in done.conversations]
+            one.name: [talk.session for done in import_all(store, find([str(one)])) for talk in done.conversations]
             for one in sorted(folder.iterdir())
             if one.is_dir()
         }

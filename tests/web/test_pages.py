@@ -66,7 +66,8 @@ def test_a_conversation_shows_what_happened(client: Client, session: clew.Sessio
     assert "2 of 2" in page
     assert "What about a queue?" in page or "Fork of it" in page
     assert "tokens and cost unknown" not in page  # it is said once, beside the conversation
-    assert '<span class="unknown">unknown</span>' in page
+    assert '<span class="unknown">and unknown</span>' in page
+    assert "$0.12+" in page
     for form in ("native", "jsonl", "markdown", "html"):
         assert f"/c/{session.id}/export/{form}" in page
 
@@ -376,3 +377,48 @@ def test_conversations_of_frameworks(client: Client, store: clew.Store, provider
 
 def _letters(text: str) -> str:
     return "".join(text.split())
+
+
+def test_usage_of_all_conversations(client: Client, store: clew.Store) -> None:
+    """Tokens and cost by day, project and model, drawn on the server; names of projects stay text."""
+    assert "no answers" in client.get("/usage").text.lower() or "chart" in client.get("/usage").text
+    one = store.sessions.create(cwd="/src/<b>tidal")
+    used = clew.Usage(input=1_000_000, output=100_000, cached=2_000_000)
+    one.append(clew.assistant("So.", model="claude-opus-4-5", usage=used))
+    one.append(clew.assistant("So.", model="house-model", usage=clew.Usage(input=1, output=1)))
+    page = client.get("/usage").text
+    assert page.count('<svg class="chart"') == 2
+    assert page.count("<rect ") >= 2
+    assert "/src/&lt;b&gt;tidal" in page
+    assert "<b>tidal" not in page
+    assert "$8.50" in page
+    found = client.get("/usage.json").json
+    assert found["models"]["claude-opus-4-5"]["cost"] == 8_500_000
+    assert (found["models"]["claude-opus-4-5"]["input"], found["models"]["claude-opus-4-5"]["cached"]) == (
+        10**6,
+        2 * 10**6,
+    )
+    assert found["models"]["house-model"]["cost"] is None
+    assert "## By project" in client.get("/usage.md").text
+    assert 'href="/usage"' in client.get("/").text
+
+
+def test_one_sum_for_a_conversation(client: Client, store: clew.Store) -> None:
+    """Tokens and cost with those of subagents, what is unknown once; a long conversation is counted when asked for."""
+    one = store.sessions.create()
+    used = clew.Usage(input=1_000_000, output=100_000)
+    one.append(clew.assistant("So.", model="claude-opus-4-5", usage=used))
+    trace = store.sessions.create(agent="helper", owner=one)
+    trace.append(clew.assistant("So.", model="claude-opus-4-5", usage=used))
+    page = client.get(f"/c/{one.id}").text
+    assert "2,000,000" in page
+    assert "$15.00" in page
+    assert "$7.50 of it for subagents" in page
+    one.append([clew.assistant("So.", model="house-model", usage=used)] * 2)
+    page = client.get(f"/c/{one.id}").text
+    assert page.count("unknown for 2 answers of house-model") == 1
+    assert "$15.00+" in page
+    one.append([clew.user("?")] * 1000)
+    assert f'href="/c/{one.id}?usage=1">Count 1,004 messages' in client.get(f"/c/{one.id}").text
+    assert "$15.00+" in client.get(f"/c/{one.id}?usage=1").text
+    assert "$15.00+" in client.get(f"/c/{one.id}").text

@@ -1,1 +1,4 @@
-"""Agent frameworks that keep their sessions in clew: one module for each, imported only with its framework."""
+"""Agent frameworks that keep their sessions in clew: a module or a folder for each, imported only with its framework.
+
+Shared by several: keyed, transcripts, threads, documents, lists, assembling, recorder.
+"""

@@ -4,6 +4,8 @@ A key, such as a thread id, or an app, a user and a session, becomes the id of a
 is one indexed read, and the id reveals nothing. The session's free data says which framework it belongs to, and under
 which key, like that of an imported session. A session that was imported from the framework's own store is found, too.
 
+`Adapter` is the base class of the adapters, `check_version` the check of a framework's version.
+
 `Keyed.session` is the only look-up. It compares all names of a key: no text that joins them is compared.
 """
 

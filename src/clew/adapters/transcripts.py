@@ -12,7 +12,7 @@ from clew.errors import Conflict
 from clew.sources.claude_code import NAME, TranscriptReader
 from clew.sources.claude_code_files import Place
 from clew.sources.contract import About, Entry, Part, Skip
-from clew.sources.conversation import ConversationImport
+from clew.sources.conversation_import import ConversationImport
 from clew.sources.layout import FileName, records
 from clew.sources.writing import session_id
 from clew.store.session import Session, is_same

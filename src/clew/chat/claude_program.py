@@ -145,6 +145,7 @@ class ClaudeLocal:
             input=count(used, "input_tokens"),
             output=count(used, "output_tokens"),
             cached=count(used, "cache_read_input_tokens"),
+            cache_write=count(used, "cache_creation_input_tokens"),
         )
         self._session = result.get("session_id") or self._session
         self._history += [*(user(words) for words in self._added), user(question), assistant(text)]

@@ -50,6 +50,7 @@ class UsageTotal(NamedTuple):
     """The number of answers, including those that called a tool."""
     known: bool = True
     """False if an answer did not report its tokens: then the sums are lower bounds."""
+    cache_write: int = 0
 
     def plus(self, usage: Usage | None) -> UsageTotal:
         """The total with one more answer."""
@@ -61,6 +62,7 @@ class UsageTotal(NamedTuple):
             self.reasoning + (used.reasoning or 0),
             self.answers + 1,
             self.known and used.input is not None and used.output is not None,
+            self.cache_write + (used.cache_write or 0),
         )
 
     @property
@@ -68,7 +70,10 @@ class UsageTotal(NamedTuple):
         """The same as the `Usage` of a message; None if not all of it is known."""
         if not self.known:
             return None
-        return Usage(input=self.input, output=self.output, cached=self.cached, reasoning=self.reasoning)
+        written = self.cache_write or None
+        return Usage(
+            input=self.input, output=self.output, cached=self.cached, reasoning=self.reasoning, cache_write=written
+        )
 
 
 T = TypeVar("T")

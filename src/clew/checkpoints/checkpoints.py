@@ -1,4 +1,4 @@
-"""Checkpoints of working files: taken before they change, keyed by user message, and restored by a rewind."""
+"""`Checkpoints` and `Guard`, the classes that users call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line: commands/, setup/, output/, chat/, picker/, agent_hook/.
+"""The command line: commands/, setup/, output/, chat/, picker/, importing/, agent_hook/.
 
 Data goes to stdout, everything else to stderr. A command's module is imported when the command runs: `clew --help`
 imports none of them.
@@ -24,6 +24,10 @@ def main() -> int:
             stream.reconfigure(errors="backslashreplace")  # print the rest if the terminal lacks a character
     warnings.showwarning = _warn
     gc.set_threshold(GARBAGE)
+    if sys.argv[1:] == ["statusline"] and None not in (sys.stdin, sys.stdout):
+        from clew.cli.output.statusline import main as print_status
+
+        return print_status()  # it runs after every answer: click alone would take half of its time
     try:
         from clew.cli.root import cli
     except KeyboardInterrupt:

@@ -31,6 +31,8 @@ COMMANDS = {
     "serve": ("serve", "Read, search and compare conversations in a browser."),
     "open": ("serve", "Open a conversation in a browser."),
     "stats": ("stats", "Count conversations, messages, tokens and cost."),
+    "usage": ("usage", "Show tokens and cost by day, model, project or tool."),
+    "statusline": ("statusline", "Print one line for the status bar of an agent."),
     "conversation": ("conversation", "List, print and delete messages by ID."),
     "fork": ("change", "Start a new conversation from an existing one."),
     "rewind": ("rewind", "Go back to an earlier message: conversation, files, or both."),

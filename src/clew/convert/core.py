@@ -19,7 +19,7 @@ from clew.providers.registry import canonical, family, prompt_is_message
 from clew.providers.target import Piece, Target, find_target
 from clew.snapshots import Snapshot, ToolSnapshot, new_snapshot
 from clew.snapshots.types import a_snapshot
-from clew.store.snapshots import Setup, setup_of, with_setup
+from clew.store.setup import Setup, setup_of, with_setup
 
 if TYPE_CHECKING:
     from clew.store.session import Session

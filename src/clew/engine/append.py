@@ -1,4 +1,4 @@
-"""Storing messages as a chain of nodes, finding stored ones, and appends that continue from a remembered head."""
+"""The steps of an append, for `Refs.append`: stores a chain of nodes, finds stored ones, remembers heads."""
 
 from __future__ import annotations
 

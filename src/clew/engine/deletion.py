@@ -1,4 +1,4 @@
-"""Deletion of refs, and of nodes by id.
+"""Deletion of refs, and of nodes by id; the ids that a purge remembers.
 
 A node is needed while it has a child, a ref, or a compaction that replaced it, or if it was saved without a ref. After
 a ref is deleted, deletion walks up from its head and stops at the first node that is needed.

@@ -1,4 +1,7 @@
-"""The engine: a backend with its key, clock, ids and redaction rules. All stored data passes through it."""
+"""The engine: a backend with its key, clock, ids and redaction rules. All stored data passes through it.
+
+Also: the mark of a store whose cleanup is pending, and the steps to run if a transaction is rolled back.
+"""
 
 from __future__ import annotations
 

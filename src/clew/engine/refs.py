@@ -1,9 +1,11 @@
 """Refs: the only rows that change. A ref names a head in a tree, carries data, and moves by compare-and-swap.
 
-A ref's row says whether it is held, but an attacker could restore an earlier row. So the secrets of a sealed store
-list the held refs too, and every hold and release starts a new epoch. To undo a hold without the key, an attacker has
-to restore the row, the secrets and the epoch row together: a rollback, which `verify` detects with a head stored
-elsewhere.
+`Session.append` calls `Refs.append`, which stores messages after the head and moves it.
+
+The list of holds is here too. A ref's row says whether it is held, but an attacker could restore an earlier row. So the
+secrets of a sealed store list the held refs too, and every hold and release starts a new epoch. To undo a hold without
+the key, an attacker has to restore the row, the secrets and the epoch row together: a rollback, which `verify` detects
+with a head stored elsewhere.
 """
 
 from __future__ import annotations

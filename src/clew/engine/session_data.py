@@ -1,4 +1,4 @@
-"""The metadata of a session, stored in its ref: validated, and written as a tag and JSON."""
+"""The data of sessions and of project memories, stored in their refs: validated, and written as a tag and JSON."""
 
 from __future__ import annotations
 

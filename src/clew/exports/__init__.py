@@ -1,9 +1,9 @@
 """Conversations as files: clew's own JSONL, Markdown, HTML, a file of CPE, and the form of the tool they came from.
 
-with clew.open("chats.db") as store:
-exports.write(store, "chats.jsonl", form="jsonl")        # everything, without loss
-exports.write(store, "notes", store.sessions.list(), form="markdown")  # a folder, a file each
-exports.restore(other, open("chats.jsonl", "rb"))
+>>> with clew.open("chats.db") as store:
+...     exports.write(store, "chats.jsonl", form="jsonl")  # everything, without loss
+...     exports.write(store, "notes", store.sessions.list(), form="markdown")  # a folder, a file each
+...     exports.restore(other, open("chats.jsonl", "rb"))
 """
 
 from clew.exports.to_files import FORMS, Exported, Form, cpeconvo, write

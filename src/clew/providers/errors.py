@@ -1,4 +1,4 @@
-"""`ProviderError` and `InvalidBaseURL`."""
+"""Errors of model providers and of their addresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tokens of an answer, in the same lanes whoever counted them, read from the raw answer.
+"""The tokens of an answer, in the same lanes for every provider, read from the raw answer.
 
 Providers count differently: Claude's input leaves out what a cache took part in, that of OpenAI and Gemini includes it;
 Gemini's output leaves out the reasoning. `usage_of` returns lanes that do not overlap, and the id by which the lines
@@ -8,6 +8,7 @@ provider.
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 import msgspec
@@ -88,6 +89,7 @@ class _Fields(msgspec.Struct):
     info: Any = None
 
 
+_COST = re.compile(r'"costUSD":\s*(\d{1,9}(?:\.\d{1,18})?(?:[eE]-?\d{1,2})?)')
 _decode = msgspec.json.Decoder(_Fields).decode
 
 
@@ -122,8 +124,19 @@ def usage_of(said: AnyMessage) -> AnswerUsage | None:
     cost = 0 if said.provider in _LOCAL else _count(noted, "cost")
     if cost is None:
         cost = _money(as_dict(used.get("cost")).get("total") if said.provider == "pi" else info.get("cost"))
+    if cost is None and isinstance(line := extra.get("line"), list):
+        cost = _noted_beside(line)
     id = found.id if said.provider in ("anthropic", "claude") and isinstance(found.id, str) else None
     return AnswerUsage(id, as_word(model), lanes, cost)
+
+
+def _noted_beside(line: list[Any]) -> int | None:
+    """The cost that early versions of Claude Code noted in the line of an answer, beside the message."""
+    for text in line:
+        if isinstance(text, str) and '"costUSD":' in text:
+            found = _COST.search(text)
+            return _money(float(found[1])) if found is not None else None
+    return None
 
 
 def _of_shape(used: Json) -> Lanes | None:

@@ -36,7 +36,7 @@ from clew.store.session import Session
 
 
 class RecordFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The session's `extra` data under ``clew.record``; absent if no service has written to the session."""
+    """The session's `extra` data under ``"clew.record"``; absent if no service has written to the session."""
 
     schema: int = SCHEMA
     conversation_id: str | None = None

@@ -31,8 +31,8 @@ from clew.engine.receipts import Failure, Kept, Receipt
 from clew.engine.session_data import SessionData
 from clew.errors import Closed, Invalid, SweepRefused
 from clew.retention.policy import Policy, doubts
-from clew.store import judging
-from clew.store.judging import Due, Judgement, Spared
+from clew.store import evaluate
+from clew.store.evaluate import Due, Judgement, Spared
 from clew.store.session import Session
 from clew.store.store import Store, stop_on_close
 
@@ -73,12 +73,12 @@ def _store_policy(store: Store, policy: Policy, reason: str | None = None) -> Po
     if not isinstance(policy, Policy):
         raise Invalid(f"policy must be a clew.retention.Policy, not {type(policy).__name__}")
     days = policy.days_for(store.workspace, record=reason is not None) or 0
-    return _decode(judging.replace_policy(store, msgspec.json.encode(policy), days, reason=reason))
+    return _decode(evaluate.replace_policy(store, msgspec.json.encode(policy), days, reason=reason))
 
 
 def get_policy(store: Store) -> Policy | None:
     """The policy stored for this workspace, or else for the workspace without a name; None if there is neither."""
-    found = judging.read_policy(store)
+    found = evaluate.read_policy(store)
     return None if found is None else _decode(found)
 
 

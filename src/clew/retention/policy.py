@@ -15,7 +15,7 @@ from clew.engine.session_data import LONGEST, SHORTEST, record_days, retention_d
 from clew.errors import Invalid
 
 if TYPE_CHECKING:
-    from clew.store.judging import Due
+    from clew.store.evaluate import Due
 
 FEW = 10
 """With this many sessions or fewer, a sweep may remove any share of them."""

@@ -1,4 +1,4 @@
-"""`InvalidSnapshotID`."""
+"""The error for an id that is no snapshot's."""
 
 from __future__ import annotations
 

@@ -1,7 +1,10 @@
-"""Histories of other programs, read into a store: one module for each format.
+"""Histories of other programs, read into a store: one module for each format, and the import that all of them share.
+
+The import: registry and survey find files; import_all, importer, conversation_import, drafting, identity and writing
+read and store them; layout, imported_files and import_log keep what a later import or an undo needs.
 
     with clew.open("chats.db") as store:
-        for outcome in sources.run(store, sources.find(["~/.claude/projects"])):
+        for outcome in sources.import_all(store, sources.find(["~/.claude/projects"])):
             print(outcome.path, outcome.state, outcome.messages)
 
 Another package adds a format by the entry point ``clew.sources``: a class that follows `Source`. It may
@@ -9,13 +12,13 @@ read files with `json_lines`, `field_bytes` and `moment`, and name messages with
 """
 
 from clew.sources.contract import About, Attachment, Entry, Home, Part, Skip, Source, derived_id, moment
+from clew.sources.import_all import FileOutcome, import_all
+from clew.sources.import_log import ImportRecorder, ImportRun, list_runs
 from clew.sources.importer import ImportedConversation, ItemOutcome, import_item
 from clew.sources.items import Item
 from clew.sources.layout import records
 from clew.sources.lines import JsonLine, json_lines
 from clew.sources.registry import Found, find, source_named, sources
-from clew.sources.run import FileOutcome, run
-from clew.sources.runs import ImportRun, Run, list_runs
 from clew.sources.survey import History, survey
 from clew.sources.undo import Left, UndoReport, undo
 from clew.sources.values import field_bytes
@@ -28,6 +31,7 @@ __all__ = [
     "Found",
     "History",
     "Home",
+    "ImportRecorder",
     "ImportRun",
     "ImportedConversation",
     "Item",
@@ -35,19 +39,18 @@ __all__ = [
     "JsonLine",
     "Left",
     "Part",
-    "Run",
     "Skip",
     "Source",
     "UndoReport",
     "derived_id",
     "field_bytes",
     "find",
+    "import_all",
     "import_item",
     "json_lines",
     "list_runs",
     "moment",
     "records",
-    "run",
     "source_named",
     "sources",
     "survey",

@@ -35,6 +35,7 @@ from clew.sources.claude_code_files import (
     any_value,
     copies,
     fields_of,
+    noted_cost,
     place,
     read_line,
     read_message,
@@ -58,6 +59,7 @@ from clew.sources.contract import (
 from clew.sources.items import Item
 from clew.sources.lines import read_growing
 from clew.sources.values import without_surrogates
+from clew.store.usage import COST
 from clew.turns.model import MessageMark, NoteRule, ShowRules, tag
 
 NAME = "claude-code"
@@ -224,6 +226,8 @@ class TranscriptReader:
             self._titles.meet(conversation, line.uuid)
         elif line.type == "summary" and line.summary is not None:
             self._titles.summary(line.leaf_uuid or "", line.summary)
+        elif line.type == "cost-state" and (cost := noted_cost(shape)) is not None:
+            self._told.append(About(conversation=conversation, own={COST: cost}))
         entry = self._entry(conversation, line, number, data, shape)
         if not self._told:
             return (entry,)

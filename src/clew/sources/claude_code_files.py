@@ -254,6 +254,14 @@ def seams(about: dict[str, Any]) -> Iterator[tuple[str, str]]:
                 yield tail, anchor
 
 
+def noted_cost(text: bytes) -> int | None:
+    """The cost of the whole conversation so far, in millionths of a dollar; None if a part of it is unknown."""
+    fields = fields_of(text)
+    cost = any_value(fields.get("totalCostUSD", b"null"))
+    is_whole = any_value(fields.get("hasUnknownModelCost", b"false")) is not True
+    return round(cost * 1_000_000) if is_whole and isinstance(cost, int | float) and 0 <= cost < 1 << 30 else None
+
+
 def _lenient(text: bytes) -> TranscriptLine:
     """A line in which a field has another type than usual: that field is left out."""
     fields = fields_of(text)

@@ -142,7 +142,8 @@ def _usage(shown: bytes) -> list[dict[str, int]]:
     for one in map(object_or_empty, element_bytes(shown)):
         if one.get("say") == "api_req_started" and isinstance(one.get("text"), str):
             used = object_or_empty(one["text"])
-            counts = tokens(input=used.get("tokensIn"), output=used.get("tokensOut"), cached=used.get("cacheReads"))
+            counts = tokens(input=used.get("tokensIn"), output=used.get("tokensOut"), cached=used.get("cacheReads"),
+                            cache_write=used.get("cacheWrites"))  # fmt: skip
             if counts:
                 found.append(counts)
     return found
@@ -151,6 +152,7 @@ def _usage(shown: bytes) -> list[dict[str, int]]:
 def _extra(message: Json) -> dict[str, Any]:
     """The model and the tokens of an answer, where the message itself has them."""
     metrics, model = as_dict(message.get("metrics")).get, as_dict(message.get("modelInfo"))
-    known = tokens(input=metrics("inputTokens"), output=metrics("outputTokens"), cached=metrics("cacheReadTokens"))
+    known = tokens(input=metrics("inputTokens"), output=metrics("outputTokens"), cached=metrics("cacheReadTokens"),
+                   cache_write=metrics("cacheWriteTokens"))  # fmt: skip
     name = as_text(model.get("id")) or as_text(model.get("modelId"))
     return ({"usage": known} if known else {}) | ({"model": name} if name else {})

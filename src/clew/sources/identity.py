@@ -1,9 +1,10 @@
-"""What an import may continue, and under which ids it stores messages: it changes nothing that is not its own.
+"""Finds the session of a conversation, and the ids of its messages.
 
-A file chooses the ids of its conversation and of its messages, so it can name those of any other. A conversation
-continues a session only if this session was imported from the same tool under the same id, is not on hold, and does not
-come from another file that has other words. A message is a stored one only if role, content and the message before it
-are equal. Otherwise both get new ids, which are derived from their names; those of messages also from the content.
+An import changes nothing that is not its own. A file chooses the ids of its conversation and of its messages, so it can
+name those of any other. A conversation continues a session only if this session was imported from the same tool under
+the same id, is not on hold, and does not come from another file that has other words. A message is a stored one only if
+role, content and the message before it are equal. Otherwise both get new ids, which are derived from their names; those
+of messages also from the content.
 """
 
 from __future__ import annotations

@@ -20,15 +20,15 @@ from typing import NamedTuple
 
 from clew.engine.session_data import SOURCE
 from clew.errors import ClewError, Conflict, Unavailable
-from clew.sources.batches import StoredBatch
 from clew.sources.contract import About, Part, Pause, ReadMark, Skip, Source, StaleMark
-from clew.sources.conversation import ConversationImport
+from clew.sources.conversation_import import ConversationImport
 from clew.sources.documents import short_hash
-from clew.sources.history import MOST_SKIPS, FileMark, ImportedFile, ImportHistory, edges, state, valid_mark
+from clew.sources.drafting import StoredBatch
 from clew.sources.identity import Placed, stored_name
+from clew.sources.import_log import ImportRecorder
+from clew.sources.imported_files import MOST_SKIPS, FileMark, ImportedFile, ImportedFiles, edges, state, valid_mark
 from clew.sources.items import SQLITE, Item
 from clew.sources.layout import FileName, records
-from clew.sources.runs import Run
 from clew.sources.values import storable
 from clew.sources.writing import session_id
 from clew.store.store import Store
@@ -82,8 +82,8 @@ def import_item(
     source: Source,
     item: Item,
     *,
-    history: ImportHistory | None = None,
-    run: Run | None = None,
+    history: ImportedFiles | None = None,
+    recorder: ImportRecorder | None = None,
     again: bool = False,
     step: Callable[[int], object] | None = None,
     stop: Callable[[], bool] = lambda: False,
@@ -97,9 +97,9 @@ def import_item(
     """
     before = None if history is None or again else history.find(item)
     mark = None if before is None or not hasattr(source, "read_on") else valid_mark(item, before)
-    outcome = _Import(store, source, item, history, run, step, stop, before, mark, again).read()
+    outcome = _Import(store, source, item, history, recorder, step, stop, before, mark, again).read()
     if outcome is None:  # the entries are not those of the last import, or refer to more than the mark has
-        outcome = _Import(store, source, item, history, run, step, stop, None, None, again).read()
+        outcome = _Import(store, source, item, history, recorder, step, stop, None, None, again).read()
     assert outcome is not None
     return outcome
 
@@ -112,8 +112,8 @@ class _Import:
         store: Store,
         source: Source,
         item: Item,
-        history: ImportHistory | None,
-        run: Run | None,
+        history: ImportedFiles | None,
+        recorder: ImportRecorder | None,
         step: Callable[[int], object] | None,
         stop: Callable[[], bool],
         before: ImportedFile | None,
@@ -122,7 +122,7 @@ class _Import:
     ) -> None:
         self._store = store
         self._source, self._item = source, item
-        self._history, self._run = history, run
+        self._history, self._recorder = history, recorder
         self._step, self._stop = step, stop
         self._before = before if before is not None and before.entries else None
         self._found: dict[str, ConversationImport] = {}
@@ -258,8 +258,8 @@ class _Import:
 
         def work(unit: Unit) -> list[StoredBatch]:
             done = [one.store(unit, last=last) for one in batch]
-            if self._run is not None:
-                self._run.note(unit, [change for one in done for change in one.changes])
+            if self._recorder is not None:
+                self._recorder.note(unit, [change for one in done for change in one.changes])
             if file is not None and self._history is not None:
                 self._history.note(unit, self._item, file, None if alone is None else alone.session_in(unit))
             return done
@@ -274,7 +274,7 @@ class _Import:
             self._item.path.encode(errors="replace").decode(),
             self._state,
             None if self._item.member is None else self._item.member.encode(errors="replace").decode(),
-            None if self._run is None else self._run.id,
+            None if self._recorder is None else self._recorder.id,
             self._entries,
             self._digest.hex(),
             tuple(skipped),

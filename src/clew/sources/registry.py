@@ -128,10 +128,14 @@ def tool_title(name: str) -> str:
     return name if found is None else found.title
 
 
+def rules_named(name: str) -> ShowRules:
+    """How the program of the source with this name shows conversations."""
+    return getattr(_find(name), "rules", PLAIN)
+
+
 def rules_for(session: Session) -> ShowRules:
     """How the program that a conversation came from shows it. Agents that clew records itself follow Claude Code."""
-    found = _find(origin_of(session).tool or "claude-code")
-    return getattr(found, "rules", PLAIN)
+    return rules_named(origin_of(session).tool or "claude-code")
 
 
 def is_machine_text(node: Node, session: Session | None) -> bool:

@@ -1,4 +1,4 @@
-"""What is on this machine: the histories that can be imported, counted within a budget of bytes to read."""
+"""Lists the histories on this machine, within a budget of bytes."""
 
 from __future__ import annotations
 

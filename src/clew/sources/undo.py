@@ -1,4 +1,4 @@
-"""Taking back an import: what it added goes, unless something else has used it since."""
+"""Undoes an import: removes what it added and nothing has used since."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from clew.engine.receipts import Receipt
 from clew.errors import ClewError, Conflict, Invalid
-from clew.sources.history import IMPORTED, ImportHistory
 from clew.sources.identity import find_session
-from clew.sources.runs import Change, changes_of, find_run, mark_undone, run_data
-from clew.store.judging import delete_if
+from clew.sources.import_log import Change, changes_of, find_run, mark_undone, run_data
+from clew.sources.imported_files import IMPORTED, ImportedFiles
+from clew.store.evaluate import delete_if
 from clew.store.session import Session, purge_if
 from clew.store.store import Store
 from clew.store.unit import Unit
@@ -76,7 +76,7 @@ def undo(store: Store, run: str, *, dry_run: bool = False) -> UndoReport:
         named = {*receipt.sessions, *(one.session for one in left)}
         left += [Left(one.id, "it was deleted") for one in going if one.id not in named]
     if not dry_run:
-        ImportHistory(store).forget(lambda file: file.run == this.id)
+        ImportedFiles(store).forget(lambda file: file.run == this.id)
         mark_undone(store, this)
     gone = () if receipt is None else tuple(receipt.sessions)
     return UndoReport(this.id, gone, messages, tuple(left), receipt)

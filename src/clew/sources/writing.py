@@ -12,7 +12,7 @@ from clew.base.messages import REDACTION
 from clew.engine.session_data import AGAIN, SOURCE, SessionData, directory, label_set
 from clew.engine.titles import says_something
 from clew.sources.contract import About, Entry, derived_id, uuid_or_none
-from clew.sources.runs import Change
+from clew.sources.import_log import Change
 from clew.sources.values import digest, storable
 from clew.store.session import Session
 from clew.store.unit import HEAD, Draft, Unit

@@ -11,6 +11,8 @@
 | ``end`` | the last line, with counts: a file without it was cut off |
 
 A parent comes before its children, an owner before what it owns, and everything of a tree before its refs.
+
+Also: `refuse_export`, which every form of export calls, and `record_export`.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from clew.base import ids
 from clew.engine.refs import expiry
-from clew.store.judging import last_activity
+from clew.store.evaluate import last_activity
 from clew.store.parts import Parts
 from clew.store.session import Session, row_of
 from clew.store.session_table import SESSION

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime
-from typing import Any, NamedTuple, overload
+from typing import NamedTuple, overload
 from weakref import WeakKeyDictionary
 
 import msgspec
 
 from clew.backends import ID, POS, InsertPoint, RefRow, Tx
 from clew.base import codec, ids
-from clew.base.messages import SETUP, Message, Native, Opaque, Text, system
+from clew.base.messages import Message, Native, Opaque, Text, system
 from clew.engine import deletion, paths
 from clew.engine.append import append_chain
 from clew.engine.engine import Draft, Engine
@@ -41,30 +41,7 @@ from clew.snapshots.types import (
 from clew.store.session import Session, row_of
 from clew.store.session_table import SessionParts
 from clew.store.sessions import Sessions
-
-
-class Setup(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The setup of a conversation; unknown fields are empty."""
-
-    provider: str = ""
-    base_url: str = ""
-    """Where its requests went. Only for comparison: stored data must never decide where an API key is sent."""
-    tools: tuple[ToolSnapshot, ...] = ()
-
-
-def setup_of(session: Session) -> Setup:
-    """The setup that a session was last continued with."""
-    try:
-        return msgspec.convert(session.extra.get(SETUP) or {}, Setup)
-    except msgspec.ValidationError:  # any program can write free data
-        return Setup()
-
-
-def with_setup(extra: dict[str, Any], setup: Setup) -> dict[str, Any] | None:
-    """Free data with its setup replaced by this one."""
-    fields = msgspec.to_builtins(setup)
-    return {**extra, SETUP: fields} if fields or SETUP in extra else extra or None
-
+from clew.store.setup import Setup, setup_of, with_setup
 
 SNAPSHOT = "snapshot"
 NEUTRAL = "clew"

@@ -1,4 +1,7 @@
-"""`Store`, the object that users work with: its views, and the operations on the store as a whole."""
+"""`Store`, the object that users work with: its views, and the operations on the store as a whole.
+
+Also: `Options`, with which a store is opened, and `trial`, which undoes what a block writes.
+"""
 
 from __future__ import annotations
 

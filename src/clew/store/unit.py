@@ -47,7 +47,8 @@ HEAD: Final[Any] = object()
 """As a place: the present last message of the session."""
 _LAST = (1 << 63) - 1
 _PAGE = 100
-_READS, _WRITES, _ENDED = range(3)
+_READS, _SNAPSHOT, _WRITES, _ENDED = range(4)
+"""States of a unit. Inside a transaction a unit that only reads has no snapshot of its own: its thread can write."""
 
 
 Target = Session | Document
@@ -89,7 +90,7 @@ class Unit:
         self._present: set[int] = set()
         """Numbers of the sessions and documents that this unit has found, and that it need not look up again."""
         self._read: RefRow | None = None
-        """The session that a unit which cannot write has read last: on its snapshot the row stays current."""
+        """The session that a unit with a snapshot of its own has read last: the row stays current."""
 
     # -- sessions
 
@@ -104,7 +105,7 @@ class Unit:
         if row is None or (row.trashed_at is not None and not trashed):
             return None
         self._note_present(row)
-        self._read = row if self._state == _READS else None
+        self._read = row if self._state == _SNAPSHOT else None
         return Session(self._parts, row)
 
     @_reads
@@ -731,8 +732,10 @@ def write(parts: Parts, work: Callable[[Unit], T]) -> T:
 
 def read(parts: Parts, work: Callable[[Unit], T], *, single: bool = False) -> T:
     """See `Store.read`."""
+    engine = parts.engine
+    state = _READS if engine.current.tx is not None or engine.backend.in_transaction() else _SNAPSHOT
     try:
-        return parts.engine.read(lambda tx: _run(Unit(parts, tx, _READS), tx, work), single=single)
+        return engine.read(lambda tx: _run(Unit(parts, tx, state), tx, work), single=single)
     except OwnError as own:
         raise own.error from own.error.__cause__
 

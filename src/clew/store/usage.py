@@ -13,6 +13,9 @@ from clew.providers.usage import AnswerUsage, Lanes, usage_of
 from clew.store.session import Session
 from clew.store.store import Store
 
+COST = "cost"
+"""Key in a session's free data for the cost of the whole conversation, as its program noted it, in millionths."""
+
 
 class UsageGroup(NamedTuple):
     """Where an answer belongs."""
@@ -100,9 +103,9 @@ class ConversationUsage(NamedTuple):
     subagents: dict[str, Spent]
     """For each subagent, by the id of its trace, what it took without its own subagents."""
     total: Spent
-    """Everything, each answer once."""
+    """Everything, each answer once. Its cost is the one that the program noted for all of it, if it did."""
     models: dict[str, Spent]
-    """The total by model; "" for answers without one."""
+    """The answers by model; "" for those without one."""
     priced_on: str | None
     """The day of the list prices in `total`; None if they are not needed."""
 
@@ -128,6 +131,9 @@ def conversation_usage(store: Store, session: Session, prices: Prices | None = N
         total = total.plus(spent)
         parts[group.project] = parts.get(group.project, Spent()).plus(spent)
         models[group.model] = models.get(group.model, Spent()).plus(spent)
+    noted = (session.extra or {}).get(COST)
+    if type(noted) is int:
+        total = total._replace(cost=float(noted), noted=float(noted), unpriced=0)
     at_list = total.cost > total.noted
     return ConversationUsage(parts.pop(""), parts, total, models, prices.date if at_list else None)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from clew.errors import ClewError
-from clew.sources import Entry, Found, Skip, Source, records, run
+from clew.sources import Entry, Found, Skip, Source, import_all, records
 from clew.sources.contract import Part
 from clew.sources.items import Item, items
 from clew.store.store import Store, open
@@ -77,7 +77,7 @@ class _Case(NamedTuple):
 
     def bring(self, store: Store) -> int:
         """Imports the sample; the number of new messages."""
-        (outcome,) = run(store, [Found(self.item(), self.source)], again=True)
+        (outcome,) = import_all(store, [Found(self.item(), self.source)], again=True)
         assert outcome.state != "skipped", f"the import ended: {', '.join(outcome.skipped)}"
         return outcome.messages
 
@@ -134,7 +134,7 @@ def _grows(case: _Case) -> None:
         with case.store(f"{number}.db") as store:
             case.file.write_bytes(data[:end])
             if case.source.recognise(str(case.file), case.item().head()):
-                list(run(store, [Found(case.item(), case.source)]))
+                list(import_all(store, [Found(case.item(), case.source)]))
             case.file.write_bytes(data)
             case.bring(store)
             assert _contents(store) == wanted, f"after it was cut at byte {end}, something is missing or differs"

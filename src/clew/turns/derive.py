@@ -127,6 +127,12 @@ def split_prompt(one: Entry, rules: ShowRules = PLAIN) -> TypedText:
     return TypedText(tuple(left) if any(_says(block) for block in left) or not notes else (), tuple(notes))
 
 
+def typed_words(text: str, rules: ShowRules = PLAIN) -> str:
+    """A text in the user's name without what the program wrote in it; empty if nothing in it was typed."""
+    rest, notes = _split(None, text, rules)
+    return rest if rest.strip() or not notes else ""
+
+
 def is_prompt(one: Entry, rules: ShowRules = PLAIN) -> bool:
     """True for a message that the user typed, and not the program in the user's name."""
     if one.message is None or one.message.role != "user" or one.is_result:
@@ -166,7 +172,7 @@ def _mark(one: Entry, rules: ShowRules) -> MessageMark | None:
     return next((mark for mark in rules.marks for place in places if mark.text in place), None)
 
 
-def _split(one: Entry, text: str, rules: ShowRules) -> tuple[str, list[ProgramNote]]:
+def _split(one: Entry | None, text: str, rules: ShowRules) -> tuple[str, list[ProgramNote]]:
     """A text without what the program wrote at its beginning and at its end, and notes of that."""
     notes: list[ProgramNote] = []
     at = 0
@@ -183,7 +189,7 @@ def _split(one: Entry, text: str, rules: ShowRules) -> tuple[str, list[ProgramNo
     return rest, notes
 
 
-def _match(one: Entry, text: str, at: int, rule: NoteRule) -> tuple[ProgramNote, int] | None:
+def _match(one: Entry | None, text: str, at: int, rule: NoteRule) -> tuple[ProgramNote, int] | None:
     kind, pattern, title = rule
     begin = at
     while begin < len(text) and text[begin] in " \t\r\n":
@@ -194,7 +200,8 @@ def _match(one: Entry, text: str, at: int, rule: NoteRule) -> tuple[ProgramNote,
     groups = found.groupdict()
     named = " ".join(" ".join(filter(None, (groups.get("title"), groups.get("args")))).split())
     shown = groups.get("text") if "text" in groups else "" if named else found[0]
-    return ProgramNote(kind, (one,), named or title or _TITLES.get(kind, ""), (shown or "").strip("\r\n")), found.end()
+    entries = () if one is None else (one,)
+    return ProgramNote(kind, entries, named or title or _TITLES.get(kind, ""), (shown or "").strip("\r\n")), found.end()
 
 
 class _Open:

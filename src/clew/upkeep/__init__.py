@@ -1,1 +1,1 @@
-"""Work on a whole store below its views: purge, verify, quarantine, backup, copy, change of keys."""
+"""Work on a whole store below its views: purge, verify, quarantine, copy, change of keys."""

@@ -1,4 +1,4 @@
-"""Purging: deletion that leaves no traces, with a receipt.
+"""Deletes sessions and messages with a receipt; a purge also clears every trace.
 
 Each session is deleted in one transaction, together with its receipt. Data keys that only its rows needed are deleted
 too; the rest of a shared run gets a new key. Then a purge clears every place that may hold traces: the search index,

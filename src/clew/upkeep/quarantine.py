@@ -1,4 +1,4 @@
-"""Quarantine: damaged messages are moved out of the live store, and kept until they are purged.
+"""Finds damaged bodies. Quarantine: damaged messages are moved out of the live store, and kept until they are purged.
 
 Reading a damaged message raises, and changes nothing. A sweep reads every body. A body that does not open is read again
 through a new connection, and counts as damaged only if it fails there too; the key is right, because it opened the

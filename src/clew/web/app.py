@@ -35,6 +35,7 @@ from clew.web.downloads import attachment, inline_attachment
 from clew.web.outline import BATCH, WINDOW, outline_page, outline_value, url, window_start
 from clew.web.secrets import SecretFinder
 from clew.web.site import Locked, Site, typed_key
+from clew.web.usage import chart_of, chart_of_days, cost_of, rows, usage, usage_lines, usage_value
 from clew.web.views import (
     PINNED,
     agent_name,
@@ -111,13 +112,15 @@ class Pages:
         matches = []
         if words.strip():
             matches = finding.find_here(session, words, self._site.secrets, self._site.still_open)
-        now = utc_now()
+        now, traces = utc_now(), talk.subagents(session)
+        is_asked = "usage" in request.query_params
+        facts = self._site.usage.facts(self._site.store, session, traces, anyway=is_asked)
         return self._page(
             "conversation.html",
             session=session, view=view, url=url, words=words, matches=matches, tool_of=tool_of(session),
             origin=origin_of(session), project=project_of(session), resume=resume_command(session),
-            facts=talk.facts(session), checkpoints=files.checkpoints(session, now), whole=downloads.WHOLE,
-            parts=downloads.PARTS, subagents=talk.subagents(session), compare_url=talk.compare_url, WINDOW=WINDOW,
+            facts=facts, checkpoints=files.checkpoints(session, now), whole=downloads.WHOLE,
+            parts=downloads.PARTS, subagents=traces, compare_url=talk.compare_url, WINDOW=WINDOW,
             BATCH=BATCH, change_url=files.change_url,
             labels=[label for label in session.labels if label != PINNED], pinned=PINNED in session.labels,
             start_of=window_start, most=finding.MOST, newest=talk.newest(view),
@@ -231,6 +234,18 @@ class Pages:
         if form == "md":
             return markdown_answer(comparison_lines(session, found))
         return self._page("compare.html", session=session, found=found)
+
+    def usage(self, request: Request) -> Response:
+        """Tokens and cost of all conversations."""
+        found = usage(self._site.store, self._site.usage.prices)
+        form = form_of(request)
+        if form == "json":
+            return json_answer(usage_value(found))
+        if form == "md":
+            return markdown_answer(usage_lines(found))
+        return self._page("usage.html", found=found, days=chart_of_days(found), cost_of=cost_of,
+                          projects=chart_of("By project", rows(found.projects, "No directory"), by_cost=found.by_cost),
+                          models=rows(found.models, "Unknown"))  # fmt: skip
 
     def trash(self, request: Request) -> Response:
         """The conversations in the trash."""
@@ -381,6 +396,7 @@ def make_app(site: Site) -> tuple[Starlette, Pages]:
         *(get(path, pages.conversations) for path in ("/", "/conversations.json", "/conversations.md")),
         *(get(f"/search{end}", pages.search) for end in ("", ".json", ".md")),
         *(get(f"/trash{end}", pages.trash) for end in ("", ".json", ".md")),
+        *(get(f"/usage{end}", pages.usage) for end in ("", ".json", ".md")),
         get("/state.json", pages.state),
         get("/static/{name}", pages.static),
         get("/c/{key}/messages", pages.messages),

@@ -1,4 +1,4 @@
-"""What a page may change if the server was started with `--allow-write`. Nothing here deletes permanently."""
+"""Changes made from the page, with `--allow-write`. Nothing here deletes permanently."""
 
 from __future__ import annotations
 

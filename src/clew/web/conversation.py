@@ -21,7 +21,6 @@ from clew.store.session import Session
 from clew.store.windows import Leaving, leaving, seams, window
 from clew.turns.derive import items
 from clew.turns.model import Entry, Item, ModelAnswer, ProgramNote, entry
-from clew.turns.words import money
 from clew.web.downloads import media_in
 from clew.web.files import ChangedFile, changed_files
 from clew.web.outline import BATCH, WINDOW, Outline, outline, url, window_start
@@ -185,20 +184,6 @@ def _place(others: Sequence[SideBranch]) -> int:
 def compare_url(session: Session, a: str | None, b: str) -> str:
     """The URL of the comparison of two paths."""
     return f"/c/{session.id}/compare?{urlencode({**({'a': a} if a else {}), 'b': b})}"
-
-
-def facts(session: Session) -> dict[str, Any]:
-    """Tokens, cost and source, with unknown as unknown."""
-    counters = session.counters
-    return {
-        "tokens_in": f"{counters.tokens_in:,}",
-        "tokens_out": f"{counters.tokens_out:,}",
-        "tokens_known": counters.tokens_known,
-        "cost": money(counters.cost) if counters.cost else "",
-        "cost_known": counters.cost_known,
-        "messages": counters.messages,
-        "turns": counters.turns,
-    }
 
 
 def subagents(session: Session) -> list[Session]:

@@ -20,6 +20,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from clew.base.files import write_private
 from clew.base.outside import open_outside
 from clew.errors import ClewError, Unavailable
+from clew.providers.prices import Prices
 from clew.web import HOST
 from clew.web.app import Pages, make_app, warm
 from clew.web.guard import ENTER, FRESH, WebGuard
@@ -57,10 +58,20 @@ def listen(port: int, *, strict: bool = False) -> socket.socket:
 class Server:
     """The page of one store, ready to run."""
 
-    def __init__(self, opener: Opener, opened: socket.socket, *, allow_write: bool = False, idle: float = IDLE) -> None:
+    def __init__(
+        self,
+        opener: Opener,
+        opened: socket.socket,
+        *,
+        allow_write: bool = False,
+        prices: Prices | None = None,
+        idle: float = IDLE,
+    ) -> None:
         self.port: int = opened.getsockname()[1]
         self._socket = opened
-        self.site = Site(opener, page_token=lambda: self.guard.page_token, allow_write=allow_write, idle=idle)
+        self.site = Site(
+            opener, page_token=lambda: self.guard.page_token, allow_write=allow_write, prices=prices, idle=idle
+        )
         app, self._pages = make_app(self.site)
         self.guard = WebGuard(app, self.port)
 

@@ -18,10 +18,12 @@ from clew.errors import ClewError, Closed, NotFound, Sealed, WrongKey
 from clew.exports.render.message import VERSION
 from clew.exports.to_html import style
 from clew.keys import Key
+from clew.providers.prices import Prices
 from clew.store.session import Session
 from clew.store.store import Store
 from clew.web.listing import Filters
 from clew.web.secrets import SecretFinder
+from clew.web.usage import UsageCache
 
 KEPT = 1_000
 """Names that a server keeps. A page has up to 200: one for each filter beside the list."""
@@ -107,6 +109,7 @@ class Site:
         *,
         page_token: Callable[[], str],
         allow_write: bool = False,
+        prices: Prices | None = None,
         idle: float = IDLE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -129,6 +132,7 @@ class Site:
         self.assets = _assets()
         self.rendered = Cache(clock)
         self.secrets = SecretFinder()
+        self.usage = UsageCache(prices or Prices())
 
     @property
     def store(self) -> Store:

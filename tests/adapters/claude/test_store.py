@@ -19,8 +19,8 @@ from claude_agent_sdk.testing import run_session_store_conformance
 
 import clew
 from clew.adapters.claude import ClewSessionStore
+from clew.sources.import_all import import_all
 from clew.sources.registry import find
-from clew.sources.run import run
 from tests.adapters.claude.entries import SESSION, entry, id, key
 from tests.adapters.commands import QUESTION, expect_weather
 from tests.adapters.processes import run_together
@@ -101,7 +101,7 @@ def test_an_import_of_the_file_changes_nothing(tmp_path):
     with ClewSessionStore(tmp_path / "c.db") as store:
         asyncio.run(store.append(key(), said))
         before = asyncio.run(store.load(key()))
-        list(run(store.store, find([str(folder)])))
+        list(import_all(store.store, find([str(folder)])))
         assert asyncio.run(store.load(key())) == before == said
         assert len(store.store.sessions.list().items) == 1
         asyncio.run(store.append(key(), [entry(3, "d")]))
@@ -232,7 +232,7 @@ def test_an_import_before_the_mirror(tmp_path):
     folder.mkdir(parents=True)
     (folder / f"{SESSION}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in said), encoding="utf-8")
     with ClewSessionStore(tmp_path / "c.db") as store:
-        list(run(store.store, find([str(folder)])))
+        list(import_all(store.store, find([str(folder)])))
         asyncio.run(store.append(key(), [*said, entry(2, "c")]))
         assert asyncio.run(store.load(key())) == [*said, entry(2, "c")]
         copy = {"project_key": "-work-app", "session_id": "8d9f2c58-1d0f-4a57-9a57-0f5a3c1f2b10"}

@@ -129,7 +129,7 @@ def test_what_is_not_copied(tmp_path: Path, url: str, monkeypatch: pytest.Monkey
         copy_store.copy(str(tmp_path / "nothing.db"), str(tmp_path / "two.db"))
     with pytest.raises(Invalid):
         copy_store.copy(source, source)
-    from clew.backends.sqlite.rows import SQLiteTx
+    from clew.backends.sqlite.tx import SQLiteTx
 
     insert = SQLiteTx.insert_rows
 

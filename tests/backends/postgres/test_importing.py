@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import clew
-from clew.sources import Run, find, records, run, undo
+from clew.sources import ImportRecorder, find, import_all, records, undo
 from tests.sources.made import SESSION, claude_line, jsonl
 
 
@@ -21,12 +21,12 @@ def test_an_import(url: str, tmp_path: Path) -> None:
     with clew.open(url) as store:
         for some in ([*lines[:2], record], [*lines[:2], record, lines[2]]):
             file.write_bytes(jsonl(some))
-            this = Run(store)
-            (outcome,) = run(store, find([str(file)]), run=this)
+            this = ImportRecorder(store)
+            (outcome,) = import_all(store, find([str(file)]), recorder=this)
             assert outcome.state == "imported"
         session = store.sessions.get(SESSION)
         assert b"".join(records(session, store)) == file.read_bytes()
-        (again,) = run(store, find([str(file)]), again=True)
+        (again,) = import_all(store, find([str(file)]), again=True)
         assert [(one.messages, one.known, one.records) for one in again.conversations] == [(0, 3, 0)]
         assert undo(store, this.id).messages == 1
         assert [node.text for node in store.sessions.get(SESSION).path()] == ["One", "Yes"]

@@ -13,7 +13,7 @@ import pytest
 import clew
 from benchmarks import simulation
 from clew.backends import creation_counter
-from clew.backends.postgres.rows import SQL
+from clew.backends.postgres.tx import SQL
 from clew.base import ids
 from clew.checkpoints import Checkpoints
 from clew.errors import Conflict, Invalid, ReadOnly

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import clew
-from clew.backends.postgres.rows import SQL, columns
+from clew.backends.postgres.tx import SQL, columns
 from clew.store.parts import Parts
 from clew.store.search.text import excerpt, query, vector, words
 from clew.store.session import delete_session, row_of

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 import clew
-from clew.backends.sql.rows import SqlTx
+from clew.backends.sql.tx import SqlTx
 from clew.base.buckets import Bucket
 from clew.checkpoints import Checkpoints
 from clew.engine.sealing import header

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import clew
-from clew.backends.sqlite.rows import SQLiteTx
+from clew.backends.sqlite.tx import SQLiteTx
 from clew.store.parts import Parts
 
 
@@ -63,7 +63,7 @@ def test_labels_of_few_and_of_many_sessions(tmp_path: Path, monkeypatch: pytest.
         sessions[3].append("moves up")
         sessions[9].delete()
         for few in (500, 1):
-            monkeypatch.setattr("clew.backends.sqlite.rows.FEW_REFS", few)
+            monkeypatch.setattr("clew.backends.sqlite.tx.FEW_REFS", few)
             expected = [sessions[n] for n in (3, 27, 24, 21, 18, 15, 12, 6, 0)]
             found, cursor = [], None
             while True:

@@ -15,7 +15,7 @@ import pytest
 import clew
 from clew import chat
 from clew.chat.recording import SavingMiddleware, resume
-from clew.store.snapshots import setup_of
+from clew.store.setup import setup_of
 from clew.testing.providers import ProviderServer, ToolUse
 
 PROVIDERS = ("claude", "openai", "openai-responses", "openai-compatible", "gemini")

@@ -33,13 +33,13 @@ from clew.backends.postgres.listener import ServerListener
 from clew.backends.postgres.migrate import migrate
 from clew.backends.postgres.optimistic import NeedsLock
 from clew.backends.postgres.reader import ServerReader
-from clew.backends.postgres.rows import SQL, PostgresTx
 from clew.backends.postgres.tail_read import TailRead
 from clew.backends.postgres.transactions import TRIES, Lost, Turns
+from clew.backends.postgres.tx import SQL, PostgresTx
 from clew.backends.postgres.words import ServerWords
 from clew.backends.process import OpenBackend
 from clew.backends.rows import FORMAT
-from clew.backends.sql.rows import TABLES
+from clew.backends.sql.tx import TABLES
 
 T = TypeVar("T")
 

@@ -10,8 +10,8 @@ import psycopg
 from clew.backends import HeadState
 from clew.backends.postgres.connection import is_lost
 from clew.backends.postgres.optimistic import NeedsLock, OptimisticAppend
-from clew.backends.postgres.rows import SQL, Append, columns, join
 from clew.backends.postgres.transactions import Turns
+from clew.backends.postgres.tx import SQL, Append, columns, join
 from clew.errors import ClewError
 
 T = TypeVar("T")

@@ -9,8 +9,8 @@ from clew.backends import Call, Job, Tx
 from clew.backends.postgres.appends import Appends
 from clew.backends.postgres.connection import in_transaction
 from clew.backends.postgres.optimistic import NeedsLock
-from clew.backends.postgres.rows import Append, PostgresTx
 from clew.backends.postgres.transactions import TRIES, Lost, Turns
+from clew.backends.postgres.tx import Append, PostgresTx
 from clew.errors import ClewError, Unavailable
 
 T = TypeVar("T")

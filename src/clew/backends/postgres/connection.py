@@ -1,4 +1,4 @@
-"""Connections to a server: URLs, settings, and a pool."""
+"""Connections to a server: URLs, settings, a pool, and arrays as binary parameters."""
 
 from __future__ import annotations
 

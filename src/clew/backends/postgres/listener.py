@@ -17,7 +17,7 @@ import psycopg
 
 from clew.backends.postgres.connection import LIFETIME, Connection
 from clew.backends.postgres.errors import translate
-from clew.backends.postgres.rows import SQL
+from clew.backends.postgres.tx import SQL
 
 WATCH_SECONDS = 90.0
 """Seconds for which a ref is added to `watched`."""

@@ -10,7 +10,7 @@ from clew.backends import Tx
 from clew.backends.postgres import tenants
 from clew.backends.postgres.connection import OLDEST_SERVER, Connection
 from clew.backends.postgres.exclusive import run_exclusively
-from clew.backends.postgres.rows import PostgresTx
+from clew.backends.postgres.tx import PostgresTx
 from clew.backends.rows import FORMAT
 from clew.backends.sql import migrations
 from clew.errors import NotFound, SchemaTooNew, Unavailable

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from clew.backends import HeadState, Move, NodeRow
-from clew.backends.postgres.rows import Append
+from clew.backends.postgres.tx import Append
 
 
 class NeedsLock(BaseException):

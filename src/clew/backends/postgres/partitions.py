@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clew.backends.postgres.rows import PostgresTx
+from clew.backends.postgres.tx import PostgresTx
 from clew.backends.sql import script
 from clew.errors import Conflict
 

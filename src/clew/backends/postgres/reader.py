@@ -9,7 +9,7 @@ import psycopg
 
 from clew.backends.postgres.connection import Connection
 from clew.backends.postgres.errors import translate
-from clew.backends.postgres.rows import PostgresTx
+from clew.backends.postgres.tx import PostgresTx
 from clew.backends.problems import Problem
 from clew.backends.rows import (
     BLOBS,

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 from clew.backends import NodeRow, RefRow, RunRow, Tail
 from clew.backends.postgres.optimistic import NeedsLock
-from clew.backends.postgres.rows import PostgresTx
+from clew.backends.postgres.tx import PostgresTx
 from clew.backends.sql import COLUMNS
 
 _NODE = len(COLUMNS["{node}"].split(","))

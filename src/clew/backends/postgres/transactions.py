@@ -11,7 +11,7 @@ import psycopg
 from clew.backends import Job, Tx
 from clew.backends.postgres.connection import Connection, Connections, in_transaction, is_lost, undo
 from clew.backends.postgres.errors import TranslateErrors, translate
-from clew.backends.postgres.rows import SQL, PostgresTx
+from clew.backends.postgres.tx import SQL, PostgresTx
 from clew.errors import ClewError, Closed, Unavailable
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from clew.backends.postgres.rows import PostgresTx
+from clew.backends.postgres.tx import PostgresTx
 
 
 class ServerWords:

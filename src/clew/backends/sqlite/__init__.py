@@ -26,9 +26,9 @@ from clew.backends.sqlite.connection import (
     translate_os,
 )
 from clew.backends.sqlite.group_commit import Batches, Committer
-from clew.backends.sqlite.identity import OpenFiles, resolve
+from clew.backends.sqlite.one_name import OpenFiles, resolve
 from clew.backends.sqlite.opening import Opener, Readers
-from clew.backends.sqlite.rows import SQLiteTx
+from clew.backends.sqlite.tx import SQLiteTx
 from clew.backends.sqlite.writer import Writer
 from clew.base.loading import loading
 from clew.base.outside import StoreFiles

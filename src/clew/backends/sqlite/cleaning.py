@@ -19,7 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from clew.backends.sqlite.connection import is_full
-from clew.backends.sqlite.rows import SQLiteTx
+from clew.backends.sqlite.tx import SQLiteTx
 from clew.backends.sqlite.wal import pages_in_log
 from clew.backends.sqlite.writer import Writer
 from clew.base.loading import loading

@@ -1,4 +1,4 @@
-"""Connections to a store's file: opening and checking them, and translating driver errors.
+"""Connections to a store's file: opens and checks them, translates driver errors, closes inherited ones.
 
 A forked child closes the connections that it inherits from its parent. SQLite in the child assumes that it holds their
 locks, but only the parent does. So a store that the child opens on the same file would have no locks either, and

@@ -16,7 +16,7 @@ from typing import TypeVar
 from clew.backends.fts_tables import MODES, FtsTables, Mode
 from clew.backends.problems import Problem
 from clew.backends.sqlite.connection import translate, uri
-from clew.backends.sqlite.identity import OpenFiles
+from clew.backends.sqlite.one_name import OpenFiles
 from clew.base.files import sync, sync_folder, unwritten
 from clew.errors import ClewError, Invalid
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from clew.backends import Call, EpochChanged, Job
 from clew.backends.sqlite.connection import ANY, translate
-from clew.backends.sqlite.rows import SQLiteTx
+from clew.backends.sqlite.tx import SQLiteTx
 from clew.backends.sqlite.writer import Writer
 from clew.errors import ClewError, Unavailable
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 
 from clew.backends.sqlite.connection import DRIVER, translate
-from clew.backends.sqlite.rows import SQLiteTx
+from clew.backends.sqlite.tx import SQLiteTx
 
 SHORTEST, USUAL, LONGEST = 0.02, 0.2, 1.0
 """Seconds between two polls: after a change, soon afterwards, and after `CALM` seconds without one. A poll takes about

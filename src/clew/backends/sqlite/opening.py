@@ -1,4 +1,4 @@
-"""Opens the file of a store: checks it before changing anything, and creates or migrates it."""
+"""Opens the file of a store: checks it before changing anything, creates or migrates it. Pools its read connections."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from clew.backends import Tx
 from clew.backends.rows import FORMAT
 from clew.backends.sqlite import connection
 from clew.backends.sqlite.connection import DRIVER, check, is_full, translate
-from clew.backends.sqlite.identity import OpenFiles, check_mount, check_new, check_unshared
+from clew.backends.sqlite.one_name import OpenFiles, check_mount, check_new, check_unshared
 from clew.backends.sqlite.reserve import SLICE
-from clew.backends.sqlite.rows import SQLiteTx
 from clew.backends.sqlite.schema import check_schema
+from clew.backends.sqlite.tx import SQLiteTx
 from clew.backends.sqlite.writer import Writer
 from clew.base.files import exists
 from clew.base.loading import loading

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from clew.backends.problems import Problem
 from clew.backends.sqlite.inspect import NUMBERED, inspect
-from clew.backends.sqlite.rows import SQLiteTx
+from clew.backends.sqlite.tx import SQLiteTx
 
 
 class FileReader:

@@ -1,6 +1,8 @@
-"""Reserves disk space for when the disk is full: deleting data, or opening a store, needs some free space first.
+"""Reserves disk space: for deletions and openings when the disk is full, and in the write-ahead log.
 
-It also makes the write-ahead log longer before it is full. If a file has grown, its new size must be synced as well:
+`Reserve` keeps a file beside the store: deleting data, or opening a store, needs some free space first.
+
+`LogSpace` makes the write-ahead log longer before it is full. If a file has grown, its new size must be synced as well:
 ext4 then writes to its journal at each commit. So zeros are written after the log's end, a quarter of a megabyte at a
 time, and the next commit syncs them. SQLite overwrites them, and does not mistake them for commits, because their
 checksums are wrong. `fallocate` does not help: the first write to such space changes metadata again. The first 200

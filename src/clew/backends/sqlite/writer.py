@@ -12,11 +12,11 @@ from clew.backends import EpochChanged, HeadState, Job, Move, NodeRow
 from clew.backends.problems import ODD
 from clew.backends.process import forks
 from clew.backends.sqlite.connection import ANY, NO_FILE, translate
-from clew.backends.sqlite.identity import OpenFiles
+from clew.backends.sqlite.one_name import OpenFiles
 from clew.backends.sqlite.reserve import PAGE, LogSpace, Reserve
-from clew.backends.sqlite.rows import ADD_NODE, DATA_VERSION, EXTEND, SQLiteTx
 from clew.backends.sqlite.schema import check_schema
-from clew.backends.sqlite.write_queue import Turnstile
+from clew.backends.sqlite.turnstile import Turnstile
+from clew.backends.sqlite.tx import ADD_NODE, DATA_VERSION, EXTEND, SQLiteTx
 from clew.errors import ClewError, Closed, Unavailable
 
 RESERVE_EVERY = 1.0

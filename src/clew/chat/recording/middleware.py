@@ -29,7 +29,7 @@ from clew.providers.registry import OFFLINE
 from clew.providers.tools import Toolbox
 from clew.providers.view import view
 from clew.store.session import Session
-from clew.store.snapshots import Setup, setup_of, with_setup
+from clew.store.setup import Setup, setup_of, with_setup
 from clew.store.store import Store
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ class Keeper:
 
     def _cost(self, usage: UsageTotal) -> dict[str, int] | None:
         """The tokens since the last call; None if unknown."""
-        names = ("input", "output", "cached", "reasoning")
+        names = ("input", "output", "cached", "reasoning", "cache_write")
         spent = {name: getattr(usage, name) - getattr(self._seen, name) for name in names}
         if not any(spent.values()):
             return None

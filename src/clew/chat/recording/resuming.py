@@ -13,7 +13,7 @@ from clew.engine.node import Node
 from clew.errors import NotFound
 from clew.snapshots import ToolSnapshot, new_snapshot
 from clew.store.session import Session
-from clew.store.snapshots import setup_of
+from clew.store.setup import setup_of
 from clew.store.store import Store
 
 if TYPE_CHECKING:

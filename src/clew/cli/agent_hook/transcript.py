@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import clew
 from clew.errors import Invalid
 from clew.sources.claude_code import ClaudeCode
-from clew.sources.history import ImportHistory, state
+from clew.sources.imported_files import ImportedFiles, state
 from clew.sources.importer import import_item, skip_text
 from clew.sources.items import Item
 
@@ -25,7 +25,7 @@ class TranscriptImport:
 
     def __init__(self, store: clew.Store) -> None:
         self._store = store
-        self._history = ImportHistory(store)
+        self._history = ImportedFiles(store)
         self._source = ClaudeCode()
 
     def take(self, path: str) -> list[str]:

@@ -170,7 +170,7 @@ def refuse_offline(choice: ModelChoice, session: clew.Session | None) -> None:
     """Invalid if offline, which only echoes, would answer in a session with a real model."""
     if choice.provider != OFFLINE or session is None:
         return
-    from clew.store.snapshots import setup_of
+    from clew.store.setup import setup_of
 
     provider = canonical(setup_of(session).provider)
     for node in reversed(session.path()):
@@ -204,7 +204,7 @@ def _is_here(url: str) -> bool:
 
 def _session_model(session: clew.Session) -> ModelChoice | None:
     """The last model of a session and its address; None if clew cannot connect to it."""
-    from clew.store.snapshots import setup_of
+    from clew.store.setup import setup_of
 
     answers = [node for node in session.path() if node.role == "assistant"]
     native = answers[-1].native if answers else None

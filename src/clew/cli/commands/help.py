@@ -188,7 +188,7 @@ def _values(ctx: click.Context, incomplete: str) -> Items:
     kind = settings.SETTINGS[name.partition(".")[0]].kind
     if kind == "path":
         return [CompletionItem(incomplete, type="file")]
-    return _models(ctx, incomplete) if name == "model" or kind == "names" else []
+    return _models(ctx, incomplete) if name == "model" or name.startswith("aliases.") else []
 
 
 def _path(type: str) -> Callable[[click.Context, str], Items]:

@@ -16,7 +16,7 @@ from clew.base.outside import open_outside
 from clew.base.visible import plain
 from clew.cli.exits import PARTIAL
 from clew.cli.importing.found import HISTORY, choose, json_rows, table, tell_unreadable, this_home
-from clew.cli.importing.report import MOST, StopSwitch, file_row, import_files
+from clew.cli.importing.run_import import MOST, StopSwitch, file_row, import_files
 from clew.cli.options import dry_run_option, examples, yes_option
 from clew.cli.output.json import Form, home_short, iso, json_options, out_lines
 from clew.cli.output.text import bold, dim, many, note, out_json, out_jsonl, warn
@@ -24,9 +24,9 @@ from clew.cli.output.times import local, parse_since
 from clew.cli.setup.ask import can_ask
 from clew.cli.setup.open_store import is_cpe, open_for_reading, open_or_create, store_option
 from clew.errors import ClewError
+from clew.sources.import_all import UNWRITABLE, FileOutcome, import_all
+from clew.sources.import_log import ImportRecorder, list_runs, run_handle
 from clew.sources.registry import Found, find, places, source_named, sources
-from clew.sources.run import UNWRITABLE, FileOutcome, run
-from clew.sources.runs import Run, list_runs, run_handle
 from clew.sources.watching import watch
 
 if TYPE_CHECKING:
@@ -225,10 +225,10 @@ def _watch(paths: tuple[str, ...], asked: _Asked) -> int:
 
 def _find(store: clew.Store, paths: list[str], asked: _Asked, roots: Sequence[str] = ()) -> list[Found]:
     from clew.sources.filtering import OfProject
-    from clew.sources.history import ImportHistory
+    from clew.sources.imported_files import ImportedFiles
     from clew.sources.langgraph import find_on_server, is_url
 
-    history = ImportHistory(store)
+    history = ImportedFiles(store)
     files = [path for path in paths if not is_url(path)]
     found = list(find(files, only=asked.only, exclude=asked.exclude, known=history.unchanged_source, roots=roots))
     if asked.since is not None:
@@ -320,7 +320,7 @@ class LiveImport:
         self._places, self._find = places, find
         self._form = form
         self._stop = StopSwitch()
-        self._run = Run(store)
+        self._run = ImportRecorder(store)
         self._failed: set[str] = set()
         """Paths that could not be read; they are tried once more."""
         self._told: set[tuple[str, str]] = set()
@@ -366,7 +366,7 @@ class LiveImport:
         messages = conversations = 0
         waiting = dict(found)
         try:
-            for outcome in run(self._store, found.values(), stop=self._stop, run=self._run):
+            for outcome in import_all(self._store, found.values(), stop=self._stop, recorder=self._run):
                 messages += outcome.messages
                 conversations += len(outcome.conversations)
                 path = waiting.pop(outcome.path).item.path

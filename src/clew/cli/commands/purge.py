@@ -142,7 +142,7 @@ def _confirm(would: Receipt, going: list[str], files: dict[str, tuple[str, ...]]
 
 def original_files(store: clew.Store, sessions: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """For each session the files that it was imported from, if they still exist."""
-    from clew.sources.history import originals
+    from clew.sources.imported_files import originals
 
     return originals(store, sessions)
 

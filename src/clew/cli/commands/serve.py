@@ -18,7 +18,7 @@ from clew.cli.output.text import is_terminal, out, warn
 from clew.cli.setup.find import find
 from clew.cli.setup.installation import install_command
 from clew.cli.setup.open_store import location, open_for_reading, open_unasked, store_option
-from clew.cli.setup.settings import user_folder
+from clew.cli.setup.settings import prices, user_folder
 from clew.web import PORT
 
 if TYPE_CHECKING:
@@ -130,14 +130,14 @@ def _server(port: int | None, allow_write: bool) -> Server:
         except (clew.NotFound, clew.NotAStore):  # nothing stored yet, or the file of another program
             return open_for_reading()
 
-    context = click.get_current_context()
+    context, known = click.get_current_context(), prices()
 
     def within(key: Key | None) -> clew.Store:
         with context.scope(cleanup=False):  # the server opens the store on another thread
             return opener(key)
 
     listening = listen(PORT if port is None else port, strict=port is not None)
-    return Server(within, listening, allow_write=allow_write)
+    return Server(within, listening, allow_write=allow_write, prices=known)
 
 
 def _say_how(port: int, no_browser: bool, url: str) -> None:

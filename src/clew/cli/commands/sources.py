@@ -75,7 +75,7 @@ _HOMES = {"linux": "~", "darwin": "~", "win32": "%USERPROFILE%"}
 
 def _imported() -> dict[str, _Imported]:
     """The files that were imported from each source; none if there is no store yet."""
-    from clew.sources.history import ImportHistory
+    from clew.sources.imported_files import ImportedFiles
 
     found: dict[str, _Imported] = {}
     try:
@@ -83,7 +83,7 @@ def _imported() -> dict[str, _Imported]:
     except clew.NotFound:
         return found
     with store:
-        for file, last in ImportHistory(store).files():
+        for file, last in ImportedFiles(store).files():
             before = found.get(file.source)
             found[file.source] = (
                 _Imported(1, last) if before is None else _Imported(before.files + 1, max(last, before.last))

@@ -17,6 +17,7 @@ from clew.cli.output.text import bold, clip, columns, dim, many, pad, style, war
 from clew.cli.output.times import since_option, until_option
 from clew.cli.setup.open_store import open_for_reading, store_option
 from clew.cli.setup.scope import Scope, scope_options
+from clew.cli.setup.settings import prices
 from clew.store.stats import Stats, Tally
 from clew.store.stats import stats as count_all
 
@@ -38,12 +39,14 @@ _WHOLE, _PARTS = "█", " ▏▎▍▌▋▊▉"
 def stats(ctx: click.Context, scope: Scope, since: datetime | None, until: datetime | None, form: Form) -> None:
     """Count conversations, messages, tokens and cost: in total, and by model, day, project, tool and git branch.
 
-    Messages shared by forks are counted once. Exit code 7 if a message is damaged and cannot be counted.
+    Messages shared by forks are counted once, and so are the lines and copies of one answer. Tokens in include cached
+    input; 'clew usage' lists them apart. Exit code 7 if a message is damaged and cannot be counted.
     """
+    known = prices()
     with open_for_reading() as store, ProgressLine("counting") as progress:
         found = count_all(
             store, since=since, until=until, zone=datetime.now().astimezone().tzinfo,
-            keep=scope.holds if scope.flags else None, progress=progress,
+            keep=scope.holds if scope.flags else None, prices=known, progress=progress,
         )  # fmt: skip
     if form == "text":
         out_lines(_lines(found))
@@ -74,7 +77,7 @@ def _lines(found: Stats) -> Iterator[str]:
     for name, count in rows:
         yield f"{name:<14}{bold(f'{count:>14,}')}"
     if total.cost:
-        yield f"{'cost':<14}{bold(_cost(total.cost).rjust(14))}"
+        yield f"{'cost':<14}{bold(money(total.cost).rjust(14))}  {dim(priced(found))}".rstrip()
     if total.cost_unknown:
         yield dim(f"Cost unknown for {many(total.cost_unknown, 'answer')}.")
     if found.damaged:
@@ -92,6 +95,15 @@ def _lines(found: Stats) -> Iterator[str]:
     yield from _table("by branch", branches, "messages")
 
 
+def priced(found: Stats) -> str:
+    """Where the cost is from."""
+    spent = found.usage.values()
+    if all(one.cost <= one.noted for one in spent):
+        return "as the tools noted it"
+    noted = " where no tool noted its own" if any(one.noted for one in spent) else ""
+    return f"at list price of {found.prices}{noted}"
+
+
 def _table(title: str, rows: list[tuple[str, Tally]], what: str, *, most: int = MOST) -> Iterator[str]:
     if not rows:
         return
@@ -107,13 +119,14 @@ def _table(title: str, rows: list[tuple[str, Tally]], what: str, *, most: int = 
     yield ""
     yield f"{bold(pad(title, names))}  {dim(what.rjust(9))}  {dim('tokens'.rjust(9))}"
     for name, one in rows:
-        bar = style(_bar(one.messages, largest, space), "36")
-        cost = dim(_cost(one.cost).rjust(9)) if one.cost else ""
+        filled = style(bar(one.messages, largest, space), "36")
+        cost = dim(money(one.cost).rjust(9)) if one.cost else ""
         label = pad(clip(plain(name), names), names)
-        yield f"{label}  {one.messages:>9,}  {_short(_tokens(one)):>9}  {bar} {cost}".rstrip()
+        yield f"{label}  {one.messages:>9,}  {short(_tokens(one)):>9}  {filled} {cost}".rstrip()
 
 
-def _bar(value: int, largest: int, space: int) -> str:
+def bar(value: float, largest: float, space: int) -> str:
+    """A bar of blocks, in eighths of a column."""
     eighths = round(value * space * 8 / largest) if value else 0
     return _WHOLE * (eighths // 8) + _PARTS[eighths % 8].strip()
 
@@ -122,12 +135,14 @@ def _tokens(one: Tally) -> int:
     return one.tokens_in + one.tokens_out
 
 
-def _short(count: int) -> str:
+def short(count: int) -> str:
+    """A number in at most six characters."""
     for size, unit in ((10**9, "G"), (10**6, "M"), (10**4, "k")):
         if count >= size:
             return f"{count / (1000 if unit == 'k' else size):.1f}{unit}"
     return f"{count:,}"
 
 
-def _cost(millionths: int) -> str:
+def money(millionths: float) -> str:
+    """An amount in dollars, with two digits."""
     return f"{millionths / 1_000_000:,.2f}"

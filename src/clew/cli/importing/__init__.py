@@ -1,1 +1,1 @@
-"""What `clew import` and `clew sources` share: histories found on this machine, and what became of files."""
+"""What `clew import` and `clew sources` share: finding histories on this machine, and importing files."""

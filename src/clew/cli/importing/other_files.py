@@ -10,7 +10,7 @@ import clew
 from clew.base.outside import open_outside
 from clew.base.visible import plain
 from clew.cli.exits import PARTIAL
-from clew.cli.importing.report import left_out
+from clew.cli.importing.run_import import left_out
 from clew.cli.output.json import Form, out_lines
 from clew.cli.output.progress import ProgressLine
 from clew.cli.output.text import bold, dim, many, note, out_json, out_jsonl, warn

@@ -95,10 +95,10 @@ class Catalog:
         found: dict[str, tuple[CatalogRow, str]] = {}
         with suppress(clew.Unavailable):
             for hit in self.store.search(query, limit=50, newest=True, progress=progress):
-                session = hit.session
-                row = None if session is None else self.row(session.id)
-                if row is not None and row.id not in known and self.within(row, scope):
-                    found.setdefault(row.id, (row, hit.snippet))
+                for session in hit.sessions:  # a fork has the message too
+                    row = self.row(session.id)
+                    if row is not None and row.id not in known and self.within(row, scope):
+                        found.setdefault(row.id, (row, hit.snippet))
         return list(found.values())
 
     def within(self, row: CatalogRow, scope: Scope) -> bool:

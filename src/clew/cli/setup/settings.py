@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
@@ -38,6 +38,9 @@ def user_folder(kind: Literal["config", "data"]) -> str:
     find = platformdirs.user_config_dir if kind == "config" else platformdirs.user_data_dir
     return find("clew", appauthor=False)
 
+
+if TYPE_CHECKING:
+    from clew.providers.prices import Price, Prices
 
 PROJECT_FILE, USER_FILE = ".clew.toml", "config.toml"
 LONGEST = 1 << 20
@@ -91,6 +94,13 @@ SETTINGS = {
         Setting("provider", "text", "Default provider.", project="any"),
         Setting("model", "text", "Default model, or an alias.", project="any"),
         Setting("aliases", "names", "Short names for models: aliases.NAME.", {}, project="any"),
+        Setting(
+            "prices",
+            "names",
+            "Your own prices: prices.MODEL 'input=3 output=15'.",
+            {},
+            why_never="it could make costs look smaller than they are",
+        ),
         Setting("system", "text", "System prompt.", project="any"),
         Setting(
             "base_url",
@@ -366,11 +376,27 @@ def leads_below(folder: str, path: str) -> bool:
     return os.path.realpath(path).startswith(folder.rstrip(os.sep) + os.sep)
 
 
+def prices() -> Prices:
+    """What models cost: the user's own prices, then the list. Invalid."""
+    from clew.providers.prices import Prices
+
+    return Prices({name: _price(one.value) for name, one in current().names("prices").items()})
+
+
+def _price(text: str) -> Price:
+    from clew.providers.prices import read_price
+
+    return read_price(text)
+
+
 def parse_value(setting: Setting, value: Any) -> Any:
     """Converts a value to the setting's kind. ValueError with what it must be."""
     if setting.kind == "names":
         if not isinstance(value, dict) or not all(isinstance(one, str) and one for one in value.values()):
             raise ValueError("must be a table of strings")
+        if setting.name == "prices":
+            for one in value.values():
+                _price(one)
         return dict(value)
     if setting.kind == "seconds":
         try:

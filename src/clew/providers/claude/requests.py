@@ -43,7 +43,8 @@ _RULES: wire.Rules = (
         "it has fields of an answer that no request can have, such as usage",
     ),
 )
-_COUNTS = {"input": ["input_tokens"], "output": ["output_tokens"], "cached": ["cache_read_input_tokens"]}
+_COUNTS = {"input": ["input_tokens"], "output": ["output_tokens"], "cached": ["cache_read_input_tokens"],
+           "cache_write": ["cache_creation_input_tokens"]}  # fmt: skip
 
 
 class ClaudeWire:

@@ -1,6 +1,6 @@
-"""`verify`: runs every check of this folder, and reports damage. It cannot write.
+"""`verify`: runs every check of this folder, and reports damage. It cannot write. Also: the head of a store.
 
-It also detects that a store was replaced by an earlier copy of itself, with a head: a short text that the user stores
+It detects that a store was replaced by an earlier copy of itself, with a head: a short text that the user stores
 elsewhere. It has counters that never decrease, whatever is purged, swept, compacted or sealed, and a hash of the id of
 the newest message. It has no content and no key. If a counter of the store is lower than in the head, the store was
 rolled back. If another message has the number of the newest one, it was rolled back and has been written to since.

@@ -15,20 +15,22 @@ import msgspec
 from clew.base import codec, ids
 from clew.base.messages import REDACTION, AnyMessage
 from clew.engine.session_data import AGAIN, SOURCE
-from clew.engine.titles import prompt_title, says_something
+from clew.engine.titles import prompt_title, says_something, typed_words
 from clew.errors import Conflict, Invalid
 from clew.providers.neutral import neutral
-from clew.sources.batches import Batch, Drafter, Ready, StoredBatch, name_records, record_rows
 from clew.sources.contract import About, Entry, FileCopies
+from clew.sources.drafting import Batch, Drafter, Ready, StoredBatch, name_records, record_rows
 from clew.sources.file_copies import merge, store_copies
 from clew.sources.identity import Claim, Decided, MessageIds, Placed, claims, file_label, find_session, is_held
+from clew.sources.import_log import Change
 from clew.sources.layout import FileName, laid_out, layout_entry, origin_of, record_id
-from clew.sources.runs import Change
+from clew.sources.registry import rules_named
 from clew.sources.values import storable
 from clew.sources.writing import ConversationFacts, SessionWriter, session_id
 from clew.store.session import Session, is_same
 from clew.store.store import Store
 from clew.store.unit import Draft, Unit
+from clew.turns import derive
 
 _SHOWN = ("title", "cwd", "branch", "model", "version", "agent")
 _DERIVED = ("title", "prompt", "branch", "labels", "own", "forked_from")
@@ -98,12 +100,16 @@ class ConversationImport:
 
     # -- reading
 
+    def _typed_words(self, text: str) -> str:
+        """The words of a prompt without what the source's program wrote in it."""
+        return derive.typed_words(typed_words(text), rules_named(self._source))
+
     def tell(self, about: About) -> None:
         """Takes facts; a later one wins."""
         told = {name: value for name in About.__struct_fields__ if (value := getattr(about, name)) is not None}
         if about.prompt is not None:  # redacted before it is cut, because the cut may split a secret
             whole = self._store.redacted(storable(about.prompt).encode()).decode()
-            told["prompt"] = prompt_title([self.about.prompt or "", whole]) or ""
+            told["prompt"] = prompt_title([self.about.prompt or "", whole], typed=self._typed_words) or ""
             self._is_prompted = True
         told |= {name: storable(told[name]) for name in _SHOWN if name in told}
         if self.withheld:
@@ -266,7 +272,8 @@ class ConversationImport:
             if self.about.title is not None or self._is_prompted or self.stored_before or says_something(before):
                 return
             self._looked_at += 1
-            found = prompt_title([before, _prompt_in(codec.decode(draft.encoded.payload, "")) or ""])
+            prompts = [before, _prompt_in(codec.decode(draft.encoded.payload, "")) or ""]
+            found = prompt_title(prompts, typed=self._typed_words)
             self.about = msgspec.structs.replace(self.about, prompt=found)
 
     def _in_trash(self, session: Session | None) -> bool:

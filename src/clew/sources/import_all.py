@@ -1,4 +1,4 @@
-"""One import: files found, read and stored, each with its outcome."""
+"""Imports files one after the other, each with its outcome."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from clew.errors import ClewError, ReadOnly, StorageFull
-from clew.sources.history import ImportHistory
+from clew.sources.import_log import ImportRecorder
+from clew.sources.imported_files import ImportedFiles
 from clew.sources.importer import ImportedConversation, import_item, skip_text
 from clew.sources.items import Item
 from clew.sources.registry import Found, reason
-from clew.sources.runs import Run
 from clew.store.store import Store, trial
 
 Progress = Callable[[int, int], object]
@@ -45,7 +45,7 @@ class FileOutcome(NamedTuple):
         return sum(one.messages for one in self.conversations)
 
 
-def run(
+def import_all(
     store: Store,
     found: Iterable[Found],
     *,
@@ -53,31 +53,31 @@ def run(
     again: bool = False,
     progress: Progress | None = None,
     stop: Callable[[], bool] = lambda: False,
-    run: Run | None = None,
+    recorder: ImportRecorder | None = None,
 ) -> Iterator[FileOutcome]:
     """Imports files one after the other, and gives the outcome of each. Whole files are noted and not read again.
 
     With `again` unchanged files are read, too, and what was purged is stored again. If it is ended in the middle, whole
     batches stay; repeated, it completes them. If the store cannot be written (StorageFull, ReadOnly), the error is
     raised after the outcome of the file that was being stored. `stop` is asked between files and between batches. With
-    `dry_run` nothing is stored. `run` is the import that notes what is stored, for `undo`.
+    `dry_run` nothing is stored. `recorder` records what is stored, for `undo`.
     """
     if dry_run:
         with trial(store) as copy:
             yield from _import_all(copy, list(found), None, again, progress, stop)
         return
-    yield from _import_all(store, list(found), run, again, progress, stop)
+    yield from _import_all(store, list(found), recorder, again, progress, stop)
 
 
 def _import_all(
     store: Store,
     files: list[Found],
-    run: Run | None,
+    recorder: ImportRecorder | None,
     again: bool,
     progress: Progress | None,
     stop: Callable[[], bool],
 ) -> Iterator[FileOutcome]:
-    history = ImportHistory(store)
+    history = ImportedFiles(store)
     total = sum(one.item.size for one in files)
     done = part = 0
 
@@ -91,7 +91,7 @@ def _import_all(
         if stop():
             return
         part = 0
-        outcome, error = _import_one(store, history, one, run, again, step, stop)
+        outcome, error = _import_one(store, history, one, recorder, again, step, stop)
         yield outcome
         if error is not None:
             raise error
@@ -102,9 +102,9 @@ def _import_all(
 
 def _import_one(
     store: Store,
-    history: ImportHistory,
+    history: ImportedFiles,
     one: Found,
-    run: Run | None,
+    recorder: ImportRecorder | None,
     again: bool,
     step: Callable[[int], object],
     stop: Callable[[], bool],
@@ -121,7 +121,9 @@ def _import_one(
         return FileOutcome(name, source, "unchanged", skipped=() if before is None else before.skipped), None
     noted = None if one.partial else history
     try:
-        outcome = import_item(store, one.source, item, history=noted, run=run, again=again, step=step, stop=stop)
+        outcome = import_item(
+            store, one.source, item, history=noted, recorder=recorder, again=again, step=step, stop=stop
+        )
     except Exception as error:  # noqa: BLE001 (no file may end the import)
         return FileOutcome(name, source, "skipped", skipped=(reason(error),)), None
     skipped = tuple(skip_text(skip) for skip in outcome.skipped)

@@ -1,4 +1,4 @@
-"""Entries of a conversation, made ready for the transaction that stores them: encoded, redacted, attachments stored."""
+"""Encodes and redacts entries and stores their attachments, before the transaction."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from clew.engine.node import microseconds
 from clew.errors import ClewError, Invalid
 from clew.providers.neutral import neutral
 from clew.sources.contract import Entry
+from clew.sources.import_log import Change
 from clew.sources.layout import WHOLE, piece_id, pieces, record_id
-from clew.sources.runs import Change
 from clew.store.session import Session
 from clew.store.store import Store
 from clew.store.unit import Draft, Unit

@@ -1,4 +1,4 @@
-"""Decides for each session whether it may be deleted without being named, and deletes those that may.
+"""Evaluates which sessions may be deleted without being named, and deletes them; stores the retention policy.
 
 Sweeps, those of records, and the cleanup of agents' sessions use it. It decides once to choose, and again in the
 transaction that deletes. `clew.engine.deletion` refuses holds a third time. The caller says when a session expires:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any, ClassVar
 
 from clew.backends.sqlite.connection import translate_os
-from clew.backends.sqlite.identity import UNSETTLED, settled_time
+from clew.backends.sqlite.one_name import UNSETTLED, settled_time
 from clew.errors import Unavailable
 
 try:

@@ -1,6 +1,6 @@
-"""Imports as runs: what each has added, so that it can be listed and taken back.
+"""Records what each import added, to list and undo it.
 
-A run is a document of its own kind. Its log has an entry for each transaction of the import, written in that
+An import run is a document of its own kind. Its log has an entry for each transaction of the import, written in that
 transaction, so that it is complete even if the import was killed.
 """
 
@@ -17,7 +17,7 @@ from clew.store.store import Store
 from clew.store.unit import Document, Unit
 
 RUN = "import"
-"""Kind of the documents of runs."""
+"""Kind of the documents of import runs."""
 
 
 class Change(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -36,7 +36,7 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RunData(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a run says of itself."""
+    """The data of an import run."""
 
     paths: tuple[str, ...] = ()
     undone: bool = False
@@ -54,15 +54,15 @@ class ImportRun(NamedTuple):
     undone: bool
 
 
-class Run:
-    """An import in progress. Its document is added with the first thing that it stores."""
+class ImportRecorder:
+    """Records an import in progress. Its document is added with the first thing that the import stores."""
 
     def __init__(self, store: Store, paths: tuple[str, ...] = ()) -> None:
         self._paths = tuple(map(storable, paths))
         self.id = store.new_id()
 
     def note(self, unit: Unit, changes: list[Change]) -> None:
-        """Notes what a unit does, as a step of it."""
+        """Records what a unit does, as a step of it."""
         if not changes:
             return
         run = unit.document(RUN, self.id)
@@ -77,7 +77,7 @@ def list_runs(store: Store) -> list[ImportRun]:
 
 
 def find_run(store: Store, typed: str) -> Document:
-    """A run, by its id or the beginning of one. NotFound, Ambiguous."""
+    """An import run, by its id or the beginning of one. NotFound, Ambiguous."""
     try:
         return store.document(RUN, typed)
     except NotFound:
@@ -85,7 +85,7 @@ def find_run(store: Store, typed: str) -> Document:
 
 
 def changes_of(run: Document) -> dict[str, Change]:
-    """What a run did to each session, from its first transaction to its last."""
+    """What an import run did to each session, from its first transaction to its last."""
     done: dict[str, Change] = {}
     for entry in run.log.read():
         for one in msgspec.json.decode(entry.data, type=list[Change]):
@@ -104,12 +104,12 @@ def changes_of(run: Document) -> dict[str, Change]:
 
 
 def run_data(run: Document) -> RunData:
-    """What a run says of itself."""
+    """The data of an import run."""
     return msgspec.json.decode(run.data, type=RunData)
 
 
 def mark_undone(store: Store, run: Document) -> None:
-    """Notes that a run was taken back."""
+    """Records that an import run was undone."""
 
     def work(unit: Unit) -> None:
         now = unit.document(RUN, run.id)
@@ -122,7 +122,7 @@ def mark_undone(store: Store, run: Document) -> None:
 
 
 def run_handle(store: Store, id: str) -> str:
-    """The short name of a run."""
+    """The short name of an import run."""
     run = store.read(lambda unit: unit.document(RUN, id), single=True)
     return id if run is None else run.handle
 

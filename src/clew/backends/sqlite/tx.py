@@ -8,7 +8,7 @@ from typing import Any
 
 from clew.backends import SEQ_BITS, HeadState, Move, NodeLocation, NodeRow, RunRow, Table
 from clew.backends.sql import queries
-from clew.backends.sql.rows import SqlTx
+from clew.backends.sql.tx import SqlTx
 from clew.errors import Conflict
 
 SQL = queries()

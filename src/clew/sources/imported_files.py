@@ -1,4 +1,4 @@
-"""Which files were imported, and what they were like, so that an unchanged file is not read again.
+"""Remembers imported files, so that an unchanged file is not read again.
 
 Each file has a document of its own kind, under a keyed hash of its path. The document of a file with one conversation
 is deleted with that conversation's session. A deletion in the store does not change the files: `originals` finds them.
@@ -79,7 +79,7 @@ class SeenFile(NamedTuple):
     imported_at: datetime
 
 
-class ImportHistory:
+class ImportedFiles:
     """The imported files of a store."""
 
     def __init__(self, store: Store) -> None:
@@ -206,7 +206,7 @@ class _Originals:
     """The files of sessions; those with several conversations are read once."""
 
     def __init__(self, store: Store) -> None:
-        self._store, self._history = store, ImportHistory(store)
+        self._store, self._history = store, ImportedFiles(store)
 
     def of(self, session: Session) -> list[str]:
         """The paths that a session came from."""

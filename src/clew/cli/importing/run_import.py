@@ -1,4 +1,4 @@
-"""What became of the files of an import, for people and for programs."""
+"""Imports files and prints the results."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from clew.cli.importing.found import SPACE
 from clew.cli.output.json import Form, out_lines
 from clew.cli.output.progress import ProgressLine, size
 from clew.cli.output.text import bold, many, note, out_json, out_jsonl, warn
-from clew.sources.history import ImportHistory
+from clew.sources.import_all import UNWRITABLE, FileOutcome, import_all
+from clew.sources.import_log import ImportRecorder, run_handle
+from clew.sources.imported_files import ImportedFiles
 from clew.sources.registry import Found
-from clew.sources.run import UNWRITABLE, FileOutcome, run
-from clew.sources.runs import Run, run_handle
 
 MOST = 20
 """Skipped records that are named for one file."""
@@ -67,13 +67,13 @@ def import_files(
     force: bool,
 ) -> int:
     """Imports files and prints what became of them; returns the exit code. StorageFull if they cannot fit."""
-    this, stop, files = Run(store, tuple(paths)), StopSwitch(), list(found)
+    this, stop, files = ImportRecorder(store, tuple(paths)), StopSwitch(), list(found)
     if not dry_run and not force:
         _check_space(store, files)
     done, error = list[FileOutcome](), None
     with stop.listening(), ProgressLine("Importing", in_bytes=True) as line:
         try:
-            done.extend(run(store, files, dry_run=dry_run, again=again, progress=line, stop=stop, run=this))
+            done.extend(import_all(store, files, dry_run=dry_run, again=again, progress=line, stop=stop, recorder=this))
         except UNWRITABLE as unwritable:
             error = unwritable
             left = many(len(files) - len(done) + 1, "file")
@@ -106,7 +106,7 @@ def _check_space(store: clew.Store, found: Iterable[Found]) -> None:
     """StorageFull if the disk of the store is too small for what is new in these files."""
     if not os.path.isfile(store.path):  # on a server, or in memory
         return
-    history = ImportHistory(store)
+    history = ImportedFiles(store)
     changed = [one.item for one in found if one.source is not None and not one.unchanged]
     known = [history.find(item) for item in changed]
     new = sum(

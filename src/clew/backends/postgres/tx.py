@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from clew.backends import MAX_SEQ, SEQ_BITS, HeadState, Move, NodeLocation, NodeRow, RunRow, Table, creation_counter
 from clew.backends.postgres.connection import Connection, Numbers, Strings
 from clew.backends.sql import queries
-from clew.backends.sql.rows import SqlTx, locate
+from clew.backends.sql.tx import SqlTx, locate
 from clew.errors import Conflict
 
 _BOUNDS = (

@@ -13,8 +13,8 @@ from unittest.mock import patch
 import pytest
 
 import clew
-from clew.backends.sqlite import identity
-from clew.backends.sqlite.identity import UNSETTLED, OpenFiles, settled_time
+from clew.backends.sqlite import one_name
+from clew.backends.sqlite.one_name import UNSETTLED, OpenFiles, settled_time
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def looked_up() -> Iterator[list[int]]:
         found.append(changed)
         return real(self, changed)
 
-    with patch.multiple(identity, ROUNDING=0, FINE_ROUNDING=0), patch.object(OpenFiles, "look_up", look_up):
+    with patch.multiple(one_name, ROUNDING=0, FINE_ROUNDING=0), patch.object(OpenFiles, "look_up", look_up):
         yield found
 
 
@@ -100,5 +100,5 @@ def test_a_file_that_another_process_creates_meanwhile(tmp_path: Path) -> None:
 
     created: list[Path] = []
     with patch.object(os, "stat", stat):
-        assert identity.resolve(str(path)) == str(path)
+        assert one_name.resolve(str(path)) == str(path)
     assert path.exists()
