@@ -204,10 +204,14 @@ def test_what_cline_adds_is_a_note() -> None:
     """The surroundings that Cline adds to a prompt are not the user's words."""
     said = [
         {"type": "text", "text": "<task>\nFix it\n</task>"},
+        {"type": "text", "text": "# task_progress RECOMMENDED\n\nMake a list."},
         {"type": "text", "text": "<environment_details>\nx\n</environment_details>"},
     ]
     assert outline(made(clew.native("cline", {"role": "user", "content": said}), rules=CLINE)) == [
-        "You: 'Fix it' (reminder: Environment / <environment_details> x </environment_details>)"
+        (
+            "You: 'Fix it' (reminder: To-do list / # task_progress RECOMMENDED Make a list.) "
+            "(reminder: Environment / <environment_details> x </environment_details>)"
+        )
     ]
 
 
