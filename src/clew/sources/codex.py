@@ -63,7 +63,8 @@ _NAME = re.compile(rf"rollout-(?P<time>[0-9T-]+?)-(?P<thread>{_UUID})(?:_(?P<par
 _WINDOW = 1 << 27
 """Bytes of memory that a compressed file may ask for."""
 _SHELL = re.compile(
-    r"<user_shell_command>\s*<command>\s*(?P<title>.*?)\s*</command>\s*<result>\s*(?P<text>.*?)\s*</result>"
+    r"<user_shell_command>\s*<command>\s*(?P<title>.*?)\s*</command>\s*<result>\s*"
+    r"(?:Exit code: 0\s+(?:Duration: [^\n]*\s+)?(?:Output:\n?)?)?(?P<text>.*?)\s*</result>"
     r"\s*</user_shell_command>",
     re.DOTALL,
 )
