@@ -160,8 +160,8 @@ def _without(extra: dict[str, Any] | None, gone: set[str]) -> dict[str, Any] | N
 def _pattern(title: str) -> re.Pattern[str]:
     """Finds the words of a title in a text that `_clean` returned, as group 1.
 
-    They must be whole lines, except for text in tags or brackets around them: a program writes such text around a prompt,
-    by rules that only its source knows.
+    They must be whole lines, except for text in tags or brackets around them: programs write such text around a prompt,
+    by rules that only a source knows.
     """
     words = r"[ \n]+".join(map(re.escape, _clean(title.removesuffix(_ELLIPSIS)).split()))
     end = "" if title.endswith(_ELLIPSIS) else " ?(?:$|<)"
