@@ -46,7 +46,7 @@ class PartImages:
         self._file.read(work)
 
     def save(self, tables: FtsTables, mode: Mode) -> None:
-        """Makes an image of each part without a usable one, or with one of many fewer messages. Appends need not wait."""
+        """Makes an image of each part without a usable one, or with one of many fewer messages. Delays no append."""
         known = self._file.read(lambda stored: stored.parts(mode)) or {}
         for part in tables.unchanged(mode):
             none = part._replace(done=part.low - 1)
