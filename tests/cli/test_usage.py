@@ -125,6 +125,16 @@ def test_a_status_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert status_line(odd, "/nowhere", Prices) == ""
 
 
+def test_a_status_line_of_a_hostile_transcript(tmp_path: Path) -> None:
+    """A line that is nested too deeply is skipped, and the others count."""
+    message = {"role": "assistant", "model": OPUS, "usage": {"input_tokens": 10, "output_tokens": 5}}
+    nested = '{"message":{"role":"assistant","usage":' + "[" * 200_000
+    path = tmp_path / "a.jsonl"
+    path.write_text(f"{nested}\n{json.dumps({'message': message})}\n")
+    told = json.dumps({"transcript_path": str(path), "model": {"display_name": "Opus"}})
+    assert "10 in · 5 out" in status_line(told.encode(), "/", Prices)
+
+
 def test_a_status_line_is_quick(tmp_path: Path) -> None:
     """It loads neither click nor the store, and does not fail without input."""
     code = "import sys; sys.argv = ['clew', 'statusline']; from clew.cli import main; main(); print(*sys.modules)"

@@ -1,4 +1,4 @@
-"""The lanes of an answer are the same whoever counted them."""
+"""The lanes of an answer are the same for every provider."""
 
 from __future__ import annotations
 
@@ -64,6 +64,7 @@ def test_the_identity_of_an_answer() -> None:
     found = usage_of(clew.native("anthropic", raw, extra={"counted": {"input": 0, "output": 0}}))
     assert found == AnswerUsage("msg_1", "claude-x", Lanes(1, 0, 0, 0, 2), None)
     assert usage_of(clew.native("anthropic", {**raw, "model": "<synthetic>"})) is None
+    assert usage_of(clew.native("anthropic", {**raw, "id": ""})).id is None  # type: ignore[union-attr]
 
 
 def test_what_is_unknown_stays_unknown() -> None:

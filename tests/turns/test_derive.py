@@ -197,6 +197,31 @@ def test_any_text_takes_linear_time(text: str) -> None:
         assert process_time() - begun < 1
 
 
+@pytest.mark.parametrize(
+    ("output", "failed"),
+    [
+        ("Exit code: 1\nWall time: 0.1 seconds\nOutput:\nno", True),
+        ("Chunk ID: ab12\nWall time: 0.05 seconds\nProcess exited with code 2\nOutput:\nno", True),
+        ('{"output":"no","metadata":{"exit_code":1,"duration_seconds":0.1}}', True),
+        ("Exit code: 0\nWall time: 0.1 seconds\nOutput:\nExit code: 1\n", False),
+        ("A text: with Exit code: 1", False),
+    ],
+)
+def test_commands_of_codex_fail_by_their_exit_code(output: str, failed: bool) -> None:
+    """The exit code in a result of Codex says whether the command failed, where no event does."""
+    call = clew.assistant(ToolCall(id="a", name="shell", arguments={"command": "x"}))
+    result = clew.native("codex", {"type": "function_call_output", "call_id": "a", "output": output})
+    (answer,) = made(call, result, rules=CODEX)
+    assert isinstance(answer, ModelAnswer)
+    assert [step.state for step in answer.steps] == ["failed" if failed else "done"]
+
+
+def test_searches_of_the_provider_are_steps() -> None:
+    """A web search that the provider made has the face of one, without a result."""
+    raw = {"type": "web_search_call", "status": "completed", "action": {"type": "search", "query": "sqlite wal"}}
+    assert outline(made(clew.native("codex", raw), rules=CODEX)) == ["AI: web_search<sqlite wal> done, done: Prose"]
+
+
 def test_commands_of_aider_are_commands() -> None:
     """What the user typed to the program and not to the model is a command."""
     lines = ["#### /add a.txt  \n", "> Added  \n", "#### Change it  \n", "Done.\n", "#### End  \n", "Yes.\n"]
@@ -216,10 +241,14 @@ def test_what_cline_adds_is_a_note() -> None:
     """The surroundings that Cline adds to a prompt are not the user's words."""
     said = [
         {"type": "text", "text": "<task>\nFix it\n</task>"},
+        {"type": "text", "text": "# task_progress RECOMMENDED\n\nMake a list."},
         {"type": "text", "text": "<environment_details>\nx\n</environment_details>"},
     ]
     assert outline(made(clew.native("cline", {"role": "user", "content": said}), rules=CLINE)) == [
-        "You: 'Fix it' (reminder: Environment / <environment_details> x </environment_details>)"
+        (
+            "You: 'Fix it' (reminder: To-do list / # task_progress RECOMMENDED Make a list.) "
+            "(reminder: Environment / <environment_details> x </environment_details>)"
+        )
     ]
 
 

@@ -83,6 +83,22 @@ def test_questions_have_their_answers() -> None:
     assert face("ask_followup_question", {"question": "Why?"}, "Because")[1] == [Question("Why?", [], "Because")]
 
 
+@pytest.mark.parametrize(
+    "answer", ['{"answers":{"db":{"answers":["Blue"]}}}', '{"answers":{"0":"Blue"}}', '{"answers":{"db":"Blue"}}']
+)
+def test_answers_in_json(answer: str) -> None:
+    """The answers that Codex and Gemini CLI write by the id or the number of a question belong to it."""
+    asked = {"questions": [{"id": "db", "question": "Which one?", "options": [{"label": "Red"}, {"label": "Blue"}]}]}
+    assert face("request_user_input", asked, answer)[1] == [Question("Which one?", ["Red", "Blue"], "Blue")]
+
+
+@pytest.mark.parametrize("answer", ['{"answers":[1]}', '{"answers":{"0":7}}', "[" * 2000, '{"answers":{"x":"Blue"}}'])
+def test_answers_in_another_form(answer: str) -> None:
+    """A result that has no answer to a question is shown as it is."""
+    asked = {"question": "Which one?", "options": ["Red"]}
+    assert face("ask_user", asked, answer)[1] == [Question("Which one?", ["Red"], answer)]
+
+
 def test_subagents_have_their_name_and_task() -> None:
     """A subagent is called by its kind and the description of its task."""
     asked = {"subagent_type": "Explore", "description": "Find the parser", "prompt": "Look in src"}
@@ -104,9 +120,9 @@ def test_servers_of_tools() -> None:
     """A tool of a server is "server: tool", and its arguments are a table."""
     line, shown = face("mcp__github__create_issue", {"title": "Bug", "labels": ["a"]}, "done")
     assert line.startswith("github: create_issue: ")
-    assert shown[0] == ArgumentTable([("title", "Bug"), ("labels", '["a"]')])
+    assert shown[0] == ArgumentTable({"title": "Bug", "labels": ["a"]})
     wrapped = {"server_name": "github", "tool_name": "get", "arguments": {"number": 3}}
-    assert face("use_mcp_tool", wrapped)[1] == [ArgumentTable([("number", "3")])]
+    assert face("use_mcp_tool", wrapped)[1] == [ArgumentTable({"number": 3})]
 
 
 def test_patches_of_codex() -> None:
@@ -163,7 +179,8 @@ def test_unknown_tools() -> None:
     """Arguments of an unknown tool are a small table, and its result is below it."""
     line, shown = face("frobnicate", {"depth": 3, "name": "x"}, "done")
     assert line == "frobnicate: x"
-    assert shown[0] == ArgumentTable([("depth", "3"), ("name", "x")])
+    assert shown[0] == ArgumentTable({"depth": 3, "name": "x"})
+    assert shown[0].rows == [("depth", "3"), ("name", "x")]
     assert isinstance(shown[1], Output)
 
 
@@ -244,6 +261,7 @@ def test_lines_are_short() -> None:
         ("claude-3-haiku-20240307", "Haiku 3"),
         ("us.anthropic.claude-opus-4-1-20250805-v1:0", "Opus 4.1"),
         ("anthropic/claude-haiku-4-5@20251001", "Haiku 4.5"),
+        ("anthropic/claude-sonnet-4.5", "Sonnet 4.5"),
         ("gpt-5.1-codex", "gpt-5.1-codex"),
         ("gpt-4o-2024-08-06", "gpt-4o"),
         ("models/gemini-2.5-pro", "gemini-2.5-pro"),

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import clew
+from clew.base.messages import ToolCall
 from clew.exports import html
+from clew.exports.to_markdown import markdown
 from clew.sources.claude_code import ClaudeCode
 from clew.sources.importer import import_item
 from clew.sources.items import Item
@@ -173,3 +175,23 @@ def test_hostile_text_in_every_field(store: clew.Store, client: Client, tmp_path
             assert tag not in ("img", "script") or (attributes.get("src") or "").startswith("/static/"), tag
         assert "\u202e" not in page
         assert "<script>alert" not in page
+
+
+def test_what_a_command_printed_has_no_codes(store: clew.Store, client: Client, tmp_path: Path) -> None:
+    """Sequences that set colours are no characters of the output of a command, on the page and in Markdown."""
+    printed = "<local-command-stdout>Set model to \x1b[1mopus\x1b[22m</local-command-stdout>"
+    command = claude_line(1, None, "user", "<command-name>/model</command-name>")
+    session = bring(store, tmp_path, [command, claude_line(2, 1, "user", printed)])
+    assert 'Set model to <span class="ab">opus</span>' in client.get(f"/c/{session.id}").text
+    assert "Set model to opus" in list(markdown(session, session.path()))
+
+
+def test_titles_and_names_are_no_markdown(store: clew.Store) -> None:
+    """A title, a tool and an address in Markdown are text, whatever is in them."""
+    session = store.sessions.create(title="<b>[x](javascript:1)")
+    session.append(clew.assistant(ToolCall(id="a", name="WebFetch", arguments={"url": "javascript:alert(1)"})))
+    session.append(clew.assistant(ToolCall(id="b", name="<img src=x>", arguments={"url": "https://a.test"})))
+    shown = "\n".join(markdown(session, session.path()))
+    assert "# \\<b>\\[x]\\(javascript:1)" in shown
+    assert "**\\<img src=x>**" in shown
+    assert "<javascript:" not in shown

@@ -99,7 +99,7 @@ class Updates:
         self._mutex = threading.Lock()
 
     def add(self, task: Task) -> None:
-        """Adds an update. Outside of transactions: whoever runs it reads what is committed."""
+        """Adds an update. Outside of transactions: the update reads what is committed."""
         with self._mutex:
             self._due[task] = None
 

@@ -77,7 +77,7 @@ def _here() -> tuple[Any, Any]:
     return loop, loop.create_future() if isinstance(loop, asyncio.AbstractEventLoop) else anyio.Event()
 
 
-class Worker:
+class CallThread:
     """A thread that runs calls in order, all waiting ones together."""
 
     def __init__(self, run: Callable[[Sequence[Callable[[], Any]]], list[CallResult]], name: str) -> None:
@@ -208,7 +208,7 @@ class Threads(WorkerThreads):
     def __init__(self, store: Store) -> None:
         super().__init__()
         self._store = store
-        self._committer = Worker(partial(run_together, store), "clew-commit")
+        self._committer = CallThread(partial(run_together, store), "clew-commit")
         self._pinned: ContextVar[_Scope | None] = ContextVar("clew-transaction", default=None)
 
     async def run(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
@@ -288,7 +288,7 @@ class _Scope:
         self.inner: _Scope | None = None
         """The nested transaction, if one is open."""
         self.ended = anyio.Event()
-        self.worker: Worker = Worker(each, "clew-transaction") if outer is None else outer.worker
+        self.worker: CallThread = CallThread(each, "clew-transaction") if outer is None else outer.worker
         if outer is not None:
             outer.inner = self
 

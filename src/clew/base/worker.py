@@ -136,7 +136,7 @@ class Worker:
     def _run(self, job: Job) -> None:
         try:
             job()
-        except Exception as error:  # noqa: BLE001 - the thread goes on; whoever needs the errors reads `failures`
+        except Exception as error:  # noqa: BLE001 - the thread continues; callers read the errors from `failures`
             self.failures.append(error)
 
 

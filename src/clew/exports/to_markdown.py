@@ -18,7 +18,7 @@ from clew.turns import faces
 from clew.turns.derive import stream
 from clew.turns.diff import DiffLine
 from clew.turns.model import PLAIN, Entry, Item, ModelAnswer, Part, ProgramNote, Said, Step, Thought, UserPrompt, entry
-from clew.turns.words import SHORT, note_line, seam_text, short_model, thinking_line
+from clew.turns.words import SHORT, note_line, seam_text, short_model, thinking_line, without_colours
 
 Detail = Literal["prompts", "conversation", "folded", "full"]
 """What is written: only what the user asked; questions and answers, with tool calls on one line; everything, with
@@ -31,6 +31,8 @@ _STYLED = re.compile(
     r"\\(?=[!-/:-@\[-`{-~])|[*`<\[|~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|&(?=#?\w{1,31};)|(?<=!)\[|(?<=\])\("
 )
 _MARKER = re.compile(r"(\s*)(?:([#>+=-])|(\d{1,9})([.)]))")
+_PAGE = re.compile(r"https?://[!-;=?-~]+")
+"""An address that is a link between angle brackets."""
 _BOX = {"done": "x", "now": " ", "open": " ", "dropped": "x"}
 
 
@@ -50,7 +52,7 @@ def markdown(
     if session is not None and front_matter:
         yield from _front_matter(session)
     if session is not None:
-        yield f"# {plain(session.title or 'Untitled')}"
+        yield f"# {_words(session.title or 'Untitled')}"
     of = session or of
     rules, project = (rules_for(of), of.cwd or "") if of is not None else (PLAIN, "")
     writer = _Writer(detail, save)
@@ -113,6 +115,11 @@ def _typed_lines(text: str, follows: bool) -> Iterator[str]:
         yield blank + shown[indent:].rstrip() + ("  " if follow else "")
 
 
+def _words(text: str) -> str:
+    """A text on one line, in which nothing is Markdown."""
+    return _STYLED.sub(_escape, plain(text))
+
+
 def _escape(found: re.Match[str]) -> str:
     return "&amp;" if found[0] == "&" else f"\\{found[0]}"
 
@@ -151,7 +158,7 @@ class _Writer:
 
     def _heading(self, one: Entry, role: str, *more: str) -> str:
         when = one.node.created_at.astimezone().strftime("%Y-%m-%d %H:%M")
-        return " · ".join([f"## {role}", name_of(one.node), when, *map(plain, filter(None, more))])
+        return " · ".join([f"## {role}", name_of(one.node), when, *map(_words, filter(None, more))])
 
     def _part(self, part: Part) -> Iterator[str]:
         if isinstance(part, Said):
@@ -174,14 +181,14 @@ class _Writer:
         if note.kind == "compaction":
             yield f"> {seam_text(note.entry.number - 1)}"
             return
-        shown = note.text if self._detail == "full" else ""
+        shown = without_colours(note.text) if self._detail == "full" else ""
         if note.kind in ("shell", "command"):
             yield f"`{plain(f'! {note.title}' if note.kind == 'shell' else note.title).replace('`', chr(39))}`"
             yield from ("", *fenced(shown, "text")) if shown else ()
         elif note.kind in ("interruption", "model", "damaged") or not shown or len(shown) <= SHORT:
             yield f"> {plain(note_line(note))}"
         else:
-            yield f"<details><summary>{_STYLED.sub(_escape, plain(note_line(note)))}</summary>"
+            yield f"<details><summary>{_words(note_line(note))}</summary>"
             yield from ("", *fenced(shown, "text"), "", "</details>")
         for block in note.media:
             yield from ("", *self._beside(note.entry, block))
@@ -193,7 +200,9 @@ class _Writer:
             yield f"⚙ {': '.join(filter(None, (plain(step.label), words)))} · {ended}"
             return
         line = words.replace("`", "'")
-        yield f"**{plain(step.label)}**{f' `{line}`' if line else ''} · {ended}"
+        answer = step.answered if step.answered is not None and step.answered.node is not step.entry.node else None
+        id = f" · {name_of(answer.node)}" if answer is not None else ""
+        yield f"**{_words(step.label)}**{f' `{line}`' if line else ''} · {ended}{id}"
         for panel in faces.panels(step):
             yield ""
             yield from self._panel(step, panel)
@@ -204,7 +213,7 @@ class _Writer:
     def _panel(self, step: Step, panel: faces.Panel) -> Iterator[str]:
         match panel:
             case faces.Terminal():
-                yield from fenced(f"$ {panel.command}\n{panel.output}", "console")
+                yield from fenced(f"$ {panel.command}\n{without_colours(panel.output)}", "console")
             case faces.Diff():
                 yield from ([f"`{plain(panel.path)}`", ""] if panel.path else [])
                 yield from fenced(diff_text(panel.lines), "diff")
@@ -214,20 +223,19 @@ class _Writer:
                 yield from (f"> **{plain(panel.label)}**", ">")
                 yield from (f"> {line}".rstrip() for line in paragraphs(panel.text))
             case faces.Checks():
-                yield from (f"- [{_BOX[state]}] {plain(text)}" for state, text in panel.items)
+                yield from (f"- [{_BOX[state]}] {_words(text)}" for state, text in panel.items)
             case faces.Question():
-                yield f"> {plain(panel.text)}"
-                yield from (f"> - {plain(option)}" for option in panel.options)
-                yield from ([">", f"> **{plain(panel.answer)}**"] if panel.answer else [])
+                yield f"> {_words(panel.text)}"
+                yield from (f"> - {_words(option)}" for option in panel.options)
+                yield from ([">", f"> **{_words(panel.answer)}**"] if panel.answer else [])
             case faces.PageLink():
-                yield f"<{plain(panel.url)}>"
+                yield f"<{panel.url}>" if _PAGE.fullmatch(panel.url) else _words(panel.url)
             case faces.ArgumentTable():
-                for name, value in panel.rows:
-                    yield f"- {plain(name)}:{'' if chr(10) in value else f' `{plain(value)}`'}"
-                    yield from (f"  {line}" for line in fenced(value)) if "\n" in value else ()
+                yield from json_fence(panel.arguments)
             case faces.Output():
                 if isinstance(panel.block, Text):
-                    yield from fenced(panel.block.text, "text") if panel.block.text.strip() else ["(no output)"]
+                    shown = without_colours(panel.block.text)
+                    yield from fenced(shown, "text") if shown.strip() else ["(no output)"]
                 else:
                     yield from self._beside(step.answered or step.entry, panel.block)
 

@@ -1,8 +1,8 @@
 """What an answer costs at list price.
 
 `prices.json` has the prices of models per million tokens; `tools/prices.py` makes it from the data of genai-prices, and
-THIRD-PARTY.md has its licence. A user's own prices take precedence. Cached tokens and cache writes without a price of
-their own cost what input costs; reasoning costs what output costs.
+THIRD-PARTY.md has its licence. A user's own prices take precedence. A lane without its own price uses the input
+price; reasoning uses the output price.
 """
 
 from __future__ import annotations

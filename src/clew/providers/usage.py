@@ -127,7 +127,7 @@ def usage_of(said: AnyMessage) -> AnswerUsage | None:
     if cost is None and isinstance(line := extra.get("line"), list):
         cost = _noted_beside(line)
     id = found.id if said.provider in ("anthropic", "claude") and isinstance(found.id, str) else None
-    return AnswerUsage(id, as_word(model), lanes, cost)
+    return AnswerUsage(id or None, as_word(model), lanes, cost)
 
 
 def _noted_beside(line: list[Any]) -> int | None:

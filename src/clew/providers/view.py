@@ -53,7 +53,7 @@ def view(message: Native) -> Message:
     if extra.get("failed") is True:
         blocks = tuple(_mark_failed(block) for block in blocks)
     model = as_text(data.get("model")) or as_text(extra.get("model"))
-    usage = _usage_in_extra(extra.get("counted")) or usage_of(data) or _usage_in_extra(extra.get("usage"))
+    usage = _usage_in_extra(extra.get("counted")) or reported_usage(data) or _usage_in_extra(extra.get("usage"))
     if reader is not None and reader.role is not None:
         data = {**data, "role": reader.role(data)}
     return Message(_role(data, blocks), blocks, model, usage, message.label, message.extra)
@@ -157,7 +157,7 @@ def _unknown_blocks(data: Json) -> Iterator[Block]:
     yield Text(text=content) if isinstance(content, str) else Opaque(kind="message", data=data)
 
 
-def usage_of(data: Json) -> Usage | None:
+def reported_usage(data: Json) -> Usage | None:
     """The tokens that a message says it took; None if it says none."""
     used = data.get("usage") or data.get("usageMetadata")
     if not isinstance(used, dict):

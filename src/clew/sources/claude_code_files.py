@@ -16,7 +16,7 @@ import msgspec
 from clew.base.messages import Message
 from clew.errors import ClewError, Invalid
 from clew.providers.json_values import as_list, as_word
-from clew.providers.view import parse, usage_of
+from clew.providers.view import parse, reported_usage
 from clew.sources.contract import Attachment, FileCopies, moment, uuid_or_none
 from clew.sources.items import Item
 from clew.sources.values import without_surrogates
@@ -217,7 +217,7 @@ def role_and_usage(said: LineMessage) -> Message | None:
     content, role = said.content, said.role
     if content is None:
         return None
-    used = None if said.usage is None else usage_of({"usage": said.usage})
+    used = None if said.usage is None else reported_usage({"usage": said.usage})
     if role == "assistant" and content:
         return _ASSISTANT if used is None else Message("assistant", usage=used)
     if role == "user" and used is None and content:

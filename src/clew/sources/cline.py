@@ -34,6 +34,7 @@ _TITLE = 200
 RULES = ShowRules(
     notes=(
         tag("reminder", "environment_details|explicit_instructions|file_content|notice"),
+        NoteRule("reminder", re.compile(r"# (?:task_progress|TODO LIST) .*", re.DOTALL), "To-do list"),
         NoteRule("reminder", re.compile(r"\[TASK RESUMPTION\].*", re.DOTALL), "Resumed"),
         NoteRule("reminder", re.compile(r"\[\w+(?: for [^\]\n]*)?\] Result:.*", re.DOTALL), "Tool result"),
     ),

@@ -365,9 +365,20 @@ class _Maker:
                     joining = self._joining
                     self._results(one, [block])
                     self._joining = joining
+                case Opaque(kind="web_search_call"):
+                    self._search(one, block)
                 case Opaque() if block.kind != "error":
                     made.parts.append(Unknown(one, block))
         self._joining = self._rules.joins
+
+    def _search(self, one: Entry, block: Opaque) -> None:
+        """Adds a search that the provider made itself: a step whose result the program did not keep."""
+        data = block.data if isinstance(block.data, dict) else {}
+        action = data.get("action")
+        call = ToolCall(id="", name="web_search", arguments=action if isinstance(action, dict) else {})
+        result = ToolResult(call_id="", content=(), is_error=data.get("status") == "failed")
+        line = " ".join(faces.line_of(call, "web").split())
+        self._step(Step(call, result, one, one, "web", call.name, line, self._project))
 
     def _is_open(self, id: str) -> bool:
         return self._open is not None and self._open.id == id

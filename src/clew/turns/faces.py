@@ -23,7 +23,8 @@ _KINDS: dict[FaceKind, str] = {
     "notebook_edit patch search_replace developer__text_editor text_editor",
     "todos": "todowrite todo_write update_plan write_todos update_todo_list manage_todo_list todo",
     "plan": "exitplanmode exit_plan_mode plan_mode_respond plan_exit",
-    "question": "askuserquestion ask_user_question ask_followup_question ask_user request_user_input question",
+    "question": "askuserquestion ask_user_question ask_followup_question ask_user ask_question request_user_input "
+    "question",
     "agent": "task agent subagent spawn_agent explore delegate runsubagent new_task invoke_agent",
     "web": "webfetch web_fetch websearch web_search google_web_search fetch fetch_url url_fetch open_url read_url "
     "browse_url open_page read_page browse_page search_web read_url_content web_search_call",
@@ -33,8 +34,8 @@ FACES: dict[str, FaceKind] = {name: kind for kind, names in _KINDS.items() for n
 _MCP = re.compile(r"mcp__(?P<server>.+?)__(?P<tool>.+)")
 _TELLING = (
     "command", "cmd", "script", "code", "file_path", "filepath", "filePath", "path", "filename", "absolute_path",
-    "notebook_path", "files", "pattern", "query", "q", "url", "uri", "description", "prompt", "task", "input", "text",
-    "name",
+    "notebook_path", "files", "pattern", "query", "q", "url", "uri", "subject", "description", "prompt", "task",
+    "input", "text", "name",
 )  # fmt: skip
 """Names of arguments, the most telling first."""
 _BEFORE = ("old_string", "old_str", "old_text", "oldText", "oldString", "old_source")
@@ -112,9 +113,14 @@ class PageLink(NamedTuple):
 
 
 class ArgumentTable(NamedTuple):
-    """Arguments: names and values as text."""
+    """Arguments of a tool without a face of its own."""
 
-    rows: list[tuple[str, str]]
+    arguments: Mapping[str, Any]
+
+    @property
+    def rows(self) -> list[tuple[str, str]]:
+        """Names and values as text."""
+        return [(name, value if isinstance(value, str) else _json(value)) for name, value in self.arguments.items()]
 
 
 class Output(NamedTuple):
@@ -217,7 +223,7 @@ def summary(step: Step) -> str:
         words = [f"exit {code}"]
     elif result.is_error:
         words = ["error"]
-    elif step.kind in ("todos", "plan", "question", "agent"):
+    elif step.kind in ("todos", "plan", "question", "agent") or (step.kind == "web" and not result.content):
         words = ["done"]
     else:
         count = len(text.splitlines())
@@ -325,8 +331,8 @@ def _panels(step: Step, call: ToolCall, read: int | None) -> Iterator[Panel]:
         yield from _web(arguments, result)
     else:
         given = arguments.get("arguments")
-        if rows := _rows(given if step.kind == "mcp" and isinstance(given, dict) else arguments):
-            yield ArgumentTable(rows)
+        if shown := given if step.kind == "mcp" and isinstance(given, dict) else arguments:
+            yield ArgumentTable(shown)
         yield from _output(result)
 
 
@@ -374,7 +380,8 @@ def _questions(call: ToolCall, result: ToolResult | None) -> Iterator[Question]:
     given = call.arguments.get("questions")
     text = result_text(result)
     questions = [one for one in given if isinstance(one, dict)] if isinstance(given, list) else [call.arguments]
-    for one in questions:
+    answers = _answers(text)
+    for number, one in enumerate(questions):
         asked = _text(one, ("question", "text", "prompt", "message"))
         if asked is None:
             continue
@@ -384,11 +391,20 @@ def _questions(call: ToolCall, result: ToolResult | None) -> Iterator[Question]:
             if isinstance(option, str | dict)
         ]
         found = re.search(rf'"{re.escape(asked)}"\s*[=:]\s*"((?:[^"\\]|\\.)*)"', text)
-        yield Question(asked, options, found[1] if found else text.strip() if len(questions) == 1 else "")
+        picked = answers.get(str(one.get("id")), answers.get(str(number)))
+        said = ", ".join(map(str, picked)) if isinstance(picked, list) else picked if isinstance(picked, str) else ""
+        yield Question(asked, options, said or (found[1] if found else text.strip() if len(questions) == 1 else ""))
 
 
-def _rows(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [(name, value if isinstance(value, str) else _json(value)) for name, value in arguments.items()]
+def _answers(text: str) -> dict[str, Any]:
+    """The answers of Codex and of Gemini CLI: JSON by the id or the number of the question."""
+    try:
+        found = msgspec.json.decode(text, type=dict[str, dict[str, Any]])
+    except (msgspec.MsgspecError, RecursionError):
+        return {}
+    return {
+        name: one.get("answers") if isinstance(one, dict) else one for name, one in found.get("answers", {}).items()
+    }
 
 
 def _json(value: Any) -> str:

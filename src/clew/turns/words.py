@@ -11,9 +11,10 @@ from clew.base.messages import Usage
 from clew.turns.model import ProgramNote
 
 _CLAUDE = re.compile(
-    r"claude-(?:(?P<a>[a-z]+)-(?P<b>\d{1,2}(?:-\d{1,2})?)|(?P<c>\d(?:-\d{1,2})?)-(?P<d>[a-z]+))(?=-|@|:|$)"
+    r"claude-(?:(?P<a>[a-z]+)-(?P<b>\d{1,2}(?:[-.]\d{1,2})?)|(?P<c>\d(?:[-.]\d{1,2})?)-(?P<d>[a-z]+))(?=-|@|:|$)"
 )
 _DATE = re.compile(r"[-@](?:20\d{6}|20\d\d-\d\d-\d\d|latest)(?=-|:|$)")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 SHORT = 100
 """Characters of a note that is shown on its line, and not folded."""
 _LANES = (("input", "in"), ("cached", "cached"), ("cache_write", "cache writes"), ("output", "out"))
@@ -36,6 +37,11 @@ def relative(path: str, project: str | None) -> str:
     if root and path.startswith(root) and path[len(root) : len(root) + 1] in ("/", "\\"):
         return path[len(root) + 1 :] or path
     return path
+
+
+def without_colours(text: str) -> str:
+    """What a program printed on a terminal, without the sequences that only give it a colour or a weight."""
+    return _COLOUR.sub("", text)
 
 
 def add_usage(parts: Iterable[Usage | None]) -> Usage | None:

@@ -99,7 +99,7 @@ def usage(
     known = prices()
     if conversation is not None:
         if scope.flags or since or until:
-            raise click.UsageError("options that choose conversations cannot be used with an ID")
+            raise click.UsageError("options that choose conversations or times cannot be used with an ID")
         with open_for_reading() as store:
             session = find_session(store, conversation)
             titles = {one.id: one.agent or one.title or one.handle for one in session.subagents()}

@@ -14,7 +14,7 @@ from clew.exports.to_markdown import json_fence, placeholder
 from clew.store.origin import name_of
 from clew.turns import faces
 from clew.turns.model import Entry, Item, ModelAnswer, Part, ProgramNote, Said, Step, Thought, UserPrompt
-from clew.turns.words import note_line, seam_text, short_model, thinking_line, token_words
+from clew.turns.words import note_line, seam_text, short_model, thinking_line, token_words, without_colours
 
 _MARKS = {"done": "✓", "now": "▸", "open": "○", "dropped": "–"}
 _STATES = {"done": ("✓", "32"), "failed": ("✗", "31"), "missing": ("…", "33")}
@@ -130,7 +130,7 @@ def _panel(panel: faces.Panel, how: Look) -> Iterator[str]:
     match panel:
         case faces.Terminal():
             yield from (style(line, "36") for line in paragraphs(f"$ {panel.command}"))
-            yield from paragraphs(panel.output.rstrip("\n")) if panel.output.strip() else ()
+            yield from paragraphs(without_colours(panel.output).rstrip("\n")) if panel.output.strip() else ()
         case faces.Diff():
             yield dim(plain(panel.path))
             for line in panel.lines:
@@ -158,9 +158,10 @@ def _panel(panel: faces.Panel, how: Look) -> Iterator[str]:
                 yield f"{dim(plain(name) + ':')} {first}"
                 yield from (f"  {line}" for line in rest)
         case faces.Output():
-            yield from (
-                paragraphs(panel.block.text.rstrip("\n")) if isinstance(panel.block, Text) else _beside(panel.block)
-            )
+            if isinstance(panel.block, Text):
+                yield from paragraphs(without_colours(panel.block.text).rstrip("\n"))
+            else:
+                yield from _beside(panel.block)
 
 
 def _note(note: ProgramNote, how: Look) -> Iterator[str]:
@@ -173,7 +174,8 @@ def _note(note: ProgramNote, how: Look) -> Iterator[str]:
         return
     if note.kind in ("shell", "command"):
         yield style(plain(f"! {note.title}" if note.kind == "shell" else note.title), "1;36")
-        yield from (f"  {dim(line)}" for line in paragraphs(note.text)) if note.text and not how.fold else ()
+        shown = paragraphs(without_colours(note.text)) if note.text and not how.fold else []
+        yield from (f"  {dim(line)}" for line in shown)
     elif note.kind == "summary" and not how.fold:
         yield header(note.entry, "summary")
         yield ""

@@ -124,7 +124,7 @@ def _read(path: str) -> tuple[list[_Answer], bool]:
             continue
         try:
             line = _line(text)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             continue
         used = usage_of(Native("anthropic", bytes(line.message)))
         if used is None or used.lanes is None:

@@ -10,12 +10,13 @@ from typing import NamedTuple
 from clew.base.messages import Media, Opaque, Text, Usage
 from clew.engine.node import Node
 from clew.errors import Corrupted
+from clew.exports.render.terminal import terminal
 from clew.exports.render.text import attribute, inline, markdown, name_secrets, one_line, plain, prompt
 from clew.exports.render.tools import StepLinks, json_block, render_step
 from clew.turns.model import Entry, Item, ModelAnswer, Part, ProgramNote, Said, Step, Thought, UserPrompt
 from clew.turns.words import many, money, note_line, short_model, token_words
 
-VERSION = 4
+VERSION = 5
 """Grows with every change of the HTML of a message: caches must not keep the older form."""
 NAMES = {
     "user": "You", "assistant": "Assistant", "tool": "Tool result", "system": "System", "summary": "Summary",
@@ -217,10 +218,10 @@ class Renderer:
             icon = '<span class="i i-stop" aria-hidden="true"></span>'
             return f'<p class="stopped">{icon}<span>{title}</span></p>'
         if note.kind == "shell":
-            output = f'<pre tabindex="0"><span class="a8">!</span> {plain(note.title)}\n{plain(note.text)}</pre>'
+            output = f'<pre tabindex="0"><span class="a8">!</span> {plain(note.title)}\n{terminal(note.text)}</pre>'
             return f'<div class="ran">{output}</div>{files}'
         if note.kind == "command":
-            output = f'<pre tabindex="0">{plain(note.text)}</pre>' if note.text else ""
+            output = f'<pre tabindex="0">{terminal(note.text)}</pre>' if note.text else ""
             return f'<div class="ran"><p class="mono cmd-l">{title}</p>{output}</div>{files}'
         if note.kind == "error":
             shown = f"<strong>{title}</strong> {plain(note.text)}"

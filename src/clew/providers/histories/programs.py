@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+
+import msgspec
 
 from clew.base.messages import Block, Media, Opaque, Text, Thinking, ToolCall, ToolResult
 from clew.providers.gemini import messages as gemini
@@ -28,6 +31,12 @@ _CODEX_SYNTHETIC = (
 """How texts begin that the program itself sends in the user's name."""
 
 
+_CODEX_EXIT = re.compile(r"(?:[A-Z][\w ]*: [^\n]*\n){0,4}(?:Exit code: |Process exited with code )(\d{1,9})\n")
+_CODEX_EXIT_JSON = re.compile(r'"metadata":\{"exit_code":(\d{1,9})[,}][^{}]*\}*\Z')
+_CODEX_HEAD = 300
+"""Characters of a result that can have its exit code."""
+
+
 def codex_role(data: Json) -> str:
     """The role of an item. Texts that the program sends in the user's name are instructions."""
     if "replacement_history" in data or "message" in data:
@@ -48,8 +57,17 @@ def codex_blocks(data: Json) -> Iterator[Block]:
     if isinstance(output := data.get("output"), dict) and "content" in output:
         data = {**data, "output": output["content"]}
     for block in openai.blocks(data):
-        if not (isinstance(block, Text) and _codex_is_picture_tag(block.text)):
+        if isinstance(block, ToolResult) and _codex_failed(block):
+            yield msgspec.structs.replace(block, is_error=True)
+        elif not (isinstance(block, Text) and _codex_is_picture_tag(block.text)):
             yield block
+
+
+def _codex_failed(result: ToolResult) -> bool:
+    """True if the exit code of a command is not 0: it stands above its output, or beside it in JSON."""
+    text = next((block.text for block in result.content if isinstance(block, Text)), "")
+    found = _CODEX_EXIT.match(text[:_CODEX_HEAD]) or _CODEX_EXIT_JSON.search(text[-_CODEX_HEAD:])
+    return found is not None and int(found[1]) != 0
 
 
 def codex_prompt(data: Json) -> str | None:
