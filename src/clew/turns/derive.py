@@ -92,6 +92,20 @@ def items(entries: Iterable[Entry], rules: ShowRules = PLAIN, *, project: str = 
     return [item for turn in turns(entries, rules, project=project) for item in turn]
 
 
+def late_results(page: Iterable[Entry], after: Iterable[Entry]) -> list[Entry]:
+    """Those of the messages after a page that have the results of calls on it."""
+    waiting: set[str] = set()
+    for one in page:
+        waiting.update(call.id for call in one.calls)
+        waiting.difference_update(result.call_id for result in one.results)
+    found = []
+    for one in after:
+        if waiting and one.is_result and not waiting.isdisjoint(result.call_id for result in one.results):
+            waiting.difference_update(result.call_id for result in one.results)
+            found.append(one)
+    return found
+
+
 def split_prompt(one: Entry, rules: ShowRules = PLAIN) -> TypedText:
     """What the user typed in a message, and what the program wrote in it. Both are empty for other messages."""
     message = one.message
