@@ -5,6 +5,7 @@ import re
 import pytest
 
 import clew
+from tests.sources.made import SESSION, claude_line, jsonl
 
 
 def titles(done):
@@ -162,3 +163,12 @@ def test_a_conversation_without_a_title_is_named_by_what_was_typed(clew_cli, db)
     shown = clew_cli("ls").out
     assert "Why does it fail?" in shown and "<only this>" in shown
     assert "Be brief" not in shown and "<context>" not in shown
+
+
+def test_a_conversation_of_commands_alone(clew_cli, db, tmp_path):
+    """Where nothing was typed, a line has the command and not the tags around it."""
+    file = tmp_path / "projects" / "p" / f"{SESSION}.jsonl"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(jsonl([claude_line(1, None, "user", "<command-name>/clear</command-name>")]))
+    assert clew_cli("import", str(file)).code == 0
+    assert "  /clear  " in clew_cli("ls").out

@@ -119,9 +119,9 @@ def test_servers_of_tools() -> None:
     """A tool of a server is "server: tool", and its arguments are a table."""
     line, shown = face("mcp__github__create_issue", {"title": "Bug", "labels": ["a"]}, "done")
     assert line.startswith("github: create_issue: ")
-    assert shown[0] == ArgumentTable([("title", "Bug"), ("labels", '["a"]')])
+    assert shown[0] == ArgumentTable({"title": "Bug", "labels": ["a"]})
     wrapped = {"server_name": "github", "tool_name": "get", "arguments": {"number": 3}}
-    assert face("use_mcp_tool", wrapped)[1] == [ArgumentTable([("number", "3")])]
+    assert face("use_mcp_tool", wrapped)[1] == [ArgumentTable({"number": 3})]
 
 
 def test_patches_of_codex() -> None:
@@ -178,7 +178,8 @@ def test_unknown_tools() -> None:
     """Arguments of an unknown tool are a small table, and its result is below it."""
     line, shown = face("frobnicate", {"depth": 3, "name": "x"}, "done")
     assert line == "frobnicate: x"
-    assert shown[0] == ArgumentTable([("depth", "3"), ("name", "x")])
+    assert shown[0] == ArgumentTable({"depth": 3, "name": "x"})
+    assert shown[0].rows == [("depth", "3"), ("name", "x")]
     assert isinstance(shown[1], Output)
 
 

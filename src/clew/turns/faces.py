@@ -103,9 +103,14 @@ class PageLink(NamedTuple):
 
 
 class ArgumentTable(NamedTuple):
-    """Arguments: names and values as text."""
+    """Arguments of a tool without a face of its own."""
 
-    rows: list[tuple[str, str]]
+    arguments: Mapping[str, Any]
+
+    @property
+    def rows(self) -> list[tuple[str, str]]:
+        """Names and values as text."""
+        return [(name, value if isinstance(value, str) else _json(value)) for name, value in self.arguments.items()]
 
 
 class Output(NamedTuple):
@@ -296,8 +301,8 @@ def _panels(step: Step, call: ToolCall, read: int | None) -> Iterator[Panel]:
         yield from _web(arguments, result)
     else:
         given = arguments.get("arguments")
-        if rows := _rows(given if step.kind == "mcp" and isinstance(given, dict) else arguments):
-            yield ArgumentTable(rows)
+        if shown := given if step.kind == "mcp" and isinstance(given, dict) else arguments:
+            yield ArgumentTable(shown)
         yield from _output(result)
 
 
@@ -370,10 +375,6 @@ def _answers(text: str) -> dict[str, Any]:
     return {
         name: one.get("answers") if isinstance(one, dict) else one for name, one in found.get("answers", {}).items()
     }
-
-
-def _rows(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [(name, value if isinstance(value, str) else _json(value)) for name, value in arguments.items()]
 
 
 def _json(value: Any) -> str:

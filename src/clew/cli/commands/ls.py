@@ -23,8 +23,11 @@ from clew.cli.setup.find import CPE_FILE
 from clew.cli.setup.open_store import open_for_reading, store_option
 from clew.cli.setup.scope import Scope, scope_options
 from clew.engine.titles import prompt_title, title_line
+from clew.sources.registry import rules_for
 from clew.store.origin import CPE_NOTE, origin_of
 from clew.store.summaries import Brief, Handles, all_handles, briefs
+from clew.turns.derive import is_prompt, split_prompt
+from clew.turns.model import entry
 
 FIRST = 10
 """Messages that are read to name a conversation without a title."""
@@ -265,10 +268,14 @@ def _row(
 
 
 def _first_words(session: clew.Session) -> str:
-    """What a title would be made of; without a prompt, the first message."""
-    nodes = list(islice(session.iter(), FIRST))
-    asked = prompt_title(node.text for node in nodes if node.role == "user")
-    return asked or title_line(next((node.text for node in nodes), "")) or ""
+    """What a title would be made of; without a prompt, the first message, or the line of what a program wrote there."""
+    rules = rules_for(session)
+    found = [entry(node) for node in islice(session.iter(), FIRST)]
+    asked = prompt_title(one.node.text for one in found if is_prompt(one, rules))
+    if asked or not found:
+        return asked or ""
+    notes = split_prompt(found[0], rules).notes
+    return title_line(notes[0].title if notes else found[0].node.text) or ""
 
 
 def _subagent(session: clew.Session) -> str:
