@@ -76,7 +76,7 @@ LIMITS = {
     "protocols with one implementation": 8,
 }
 CEILINGS: dict[str, int] = {
-    "lines": 88_750,
+    "lines": 89_600,
     "modules imported by one sibling only": 82,
     "protocols with one implementation": 15,
 }

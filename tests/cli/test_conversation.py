@@ -52,11 +52,11 @@ def test_print(clew_cli, talk, name):
     )  # fmt: skip
     nodes = clew_cli("show", id, "--json").json["messages"]
     out = clew_cli("conversation", name, nodes[2]["handle"]).out
-    for node in nodes[:3]:
+    for node in nodes[:2]:
         assert f"## {node['role']} · {node['handle']} · " in out
     assert "\n> Hm.\n" in out
     assert '```json\n{\n  "a": 1\n}\n```' in out
-    assert "tool result error c1" in out
+    assert f'\n**look** `{{"a":1}}` · error · {nodes[2]["handle"]}\n' in out
     assert "After" not in out
     assert clew_cli("conversation", name, "nothing").code == 3
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import sqlite3
 from pathlib import Path
 
@@ -286,7 +287,7 @@ def test_lists_show_its_ids(clew_cli: Run, file: Path, monkeypatch: pytest.Monke
         shown = [line.split()[0] for line in lines if "------" not in line]
         assert {"abc123", "jkl012", "pqr678"} <= set(shown)
         for id in shown:
-            assert f" · {id} · " in clew_cli(*db, "conversation", "print", id).out
+            assert re.search(rf" · {id}( · |$)", clew_cli(*db, "conversation", "print", id).out, re.MULTILINE)
         assert "\npqr678  " in "\n" + clew_cli(*db, "search", "problem").out
         assert "· jkl012 ·" in clew_cli(*db, "show", "jkl012", "--as", "markdown").out
 

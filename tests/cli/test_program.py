@@ -27,7 +27,18 @@ from clew.providers.registry import PROVIDERS
 from tests.cli.conftest import leaves
 
 LEAVES = leaves()
-BESIDE = {"append", "tour", "completion", "help", "hook install", "hook uninstall", "mcp", "serve", "open"}
+BESIDE = {
+    "append",
+    "tour",
+    "completion",
+    "help",
+    "hook install",
+    "hook uninstall",
+    "mcp",
+    "serve",
+    "open",
+    "statusline",
+}
 """Commands whose output has one form."""
 
 

@@ -75,7 +75,7 @@ def test_text_and_json(clew_cli, db):
     fill(db)
     out = clew_cli("stats", env={"COLUMNS": "80"}).out
     assert "messages                   5" in out
-    assert "0.04" in out
+    assert "$0.0400" in out
     (row,) = [line for line in out.splitlines() if line.startswith("m-1")]
     assert "█" in row
     assert max(map(len, out.splitlines())) <= 80

@@ -14,8 +14,10 @@ import pytest
 
 import clew
 from clew.cli.output.statusline import status_line
+from clew.engine.node import node_row
 from clew.providers.prices import Prices
 from clew.sources import find, import_all
+from clew.store.parts import Parts
 from clew.store.usage import conversation_usage
 from tests.sources.made_usage import LANES, Made
 
@@ -68,10 +70,10 @@ def test_as_text(clew_cli: Any) -> None:
     lines = clew_cli("usage", env={"COLUMNS": "80", "TZ": "UTC"}).out.splitlines()
     assert max(map(len, lines)) <= 80
     assert lines[0].split() == ["day", "answers", "input", "cached", "written", "output", "cost"]
-    assert lines[1].split()[:7] == ["2026-05-01", "1", "1.0M", "2.0M", "0", "100.0k", "8.50"]
+    assert lines[1].split()[:7] == ["2026-05-01", "1", "1.0M", "2.0M", "0", "100.0k", "$8.50"]
     assert "█" in lines[1]
-    assert lines[3].split()[-1] == "9.00+"
-    assert lines[4].startswith(f"Cost at list price of {Prices().date} where no tool noted its own.")
+    assert lines[3].split()[-1] == "$9.00+"
+    assert lines[4] == f"Cost $0.50 as the tools noted it, $8.50 at list price of {Prices().date}."
     assert lines[5] == f"Cost unknown for 1 answer of {HOUSE}."
     assert clew_cli("usage", "--since", "2026-06-01", "--project", "/src/lib").out.count("2026-06-03") == 1
     assert "No answers. Leave out --since" in clew_cli("usage", "--since", "2027-01-01").err
@@ -93,12 +95,47 @@ def test_one_conversation(clew_cli: Any, db: str, tmp_path: Path) -> None:
     with clew.open(db) as store:
         list(import_all(store, find([str(made.folder)])))
         (session,) = (one for one in store.sessions.list().items if one.subagents())
-        handle, total = session.handle, conversation_usage(store, session).total
+        handle, total = session.handle, conversation_usage(session).total
     found = clew_cli("usage", handle, "--json").json
     assert sum(one["answers"] for one in found["subagents"].values()) == made.subagents["answers"]
     assert [found["total"][lane] for lane in LANES] == list(total.lanes)
     assert clew_cli("usage", handle).out.count("subagent ") == 2
     assert clew_cli("usage", handle, "--since", "2d").code == 2
+
+
+def test_damaged_and_uncounted_answers_of_a_conversation(clew_cli: Any, db: str) -> None:
+    """Both are reported below the table, and a damaged one ends with exit code 7; so does the table of all."""
+    with clew.open(db) as store:
+        session = store.sessions.create()
+        session.append([clew.assistant("A", model=OPUS), clew.assistant("B", usage=clew.Usage(input=1, output=1))])
+        handle = session.handle
+        assert clew_cli("usage", handle).code == 0
+        row = node_row(session.path()[1])[0]
+        Parts.of(store).engine.write(lambda tx: tx.maintenance.set_bodies("nodes", [(b"spoiled", row)]))
+    for arguments in ([handle], []):
+        done = clew_cli("usage", *arguments)
+        assert (done.code, "Tokens unknown for 1 answer." in done.out) == (7, True)
+        assert "1 damaged message. List them with: clew verify" in done.out
+    assert clew_cli("usage", handle, "--json").json["damaged"] == 1
+
+
+def test_the_origins_of_a_cost(clew_cli: Any, db: str) -> None:
+    """Noted costs, own prices and list prices are named apart; one noted answer is not "all of it"."""
+    used = clew.Usage(input=10, output=5)
+    with clew.open(db) as store:
+        session = store.sessions.create()
+        session.append([clew.assistant("A", usage=clew.Usage(input=1, output=1, cost=2_000_000))])
+        session.append([clew.assistant("B", model=HOUSE, usage=used)])
+        handle = session.handle
+    lines = clew_cli("usage", handle).out.splitlines()
+    assert lines[-2:] == ["Cost as the tools noted it.", f"Cost unknown for 1 answer of {HOUSE}."]
+    clew_cli("config", "set", f"prices.{HOUSE}", "input=100000 output=200000")
+    origins = "$2.00 as the tools noted it, $2.00 at your own prices"
+    assert clew_cli("usage", handle).out.splitlines()[-1] == f"Cost {origins}."
+    assert f"Cost {origins}." in clew_cli("usage").out
+    assert f"$4.00  {origins}" in clew_cli("stats").out
+    total = clew_cli("usage", "--json").json["total"]
+    assert [total[f"cost_{name}"] for name in ("noted", "own", "listed")] == [2_000_000, 2_000_000, 0]
 
 
 def test_an_explanation(clew_cli: Any) -> None:

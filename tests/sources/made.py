@@ -107,3 +107,31 @@ def path(found: dict[str, Entry], leaf: str) -> list[str]:
         way.append(at)
         at = found[at].parent
     return way[::-1]
+
+
+REMINDER = "<system-reminder>\nBe brief.\n</system-reminder>"
+RULE = '<explicit_instructions type="rule">\nBe brief.\n</explicit_instructions>'
+
+
+def wrapped_prompts(folder: Path, prompt: str, *, first: int = 0) -> dict[str, Path]:
+    """Histories whose first message has text of the program around the prompt, by form."""
+    claude = {
+        "before": f"{REMINDER}\n{prompt}",
+        "after": f"{prompt}\n{REMINDER}",
+        "one line": f"{prompt}<tick>1</tick>",
+    }
+    found = dict[str, Path]()
+    for number, (form, text) in enumerate(claude.items(), 10 * first):
+        session = an_id(700 + number)
+        found[f"claude-code {form}"] = path = folder / "projects" / "p" / f"{session}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        asked = claude_line(800 + 2 * number, None, "user", text, sessionId=session)
+        path.write_bytes(
+            jsonl([asked, claude_line(801 + 2 * number, 800 + 2 * number, "assistant", "Yes", sessionId=session)])
+        )
+    for form, text in (("lines", f"{RULE}\n{prompt}"), ("task", f"{RULE}<task>{prompt}</task>")):
+        found[f"cline {form}"] = path = folder / "tasks" / f"{form}{first}" / "api_conversation_history.json"
+        path.parent.mkdir(parents=True)
+        talk = [{"role": "user", "content": [{"type": "text", "text": text}]}, {"role": "assistant", "content": "Yes"}]
+        path.write_text(json.dumps(talk))
+    return found

@@ -15,7 +15,7 @@ from clew.sources.imported_files import ImportedFiles
 from clew.sources.lines import LARGE
 from clew.sources.registry import find
 from clew.sources.undo import undo
-from tests.sources.made import SESSION, an_id, claude_line, jsonl
+from tests.sources.made import SESSION, an_id, claude_line, jsonl, wrapped_prompts
 
 WORD = "quoxavimbelotrasy"
 LINES = [claude_line(1, None, "user", f"About {WORD}"), claude_line(2, 1, "assistant", "Yes")]
@@ -195,3 +195,14 @@ def test_a_dry_run_says_the_same(store: clew.Store, file: Path) -> None:
     assert (would.messages, would.purged) == (0, 2)
     (with_all,) = import_all(store, find([str(file)]), dry_run=True, again=True)
     assert with_all.messages == 2
+
+
+def test_a_title_goes_with_the_prompt_that_it_was_made_from(store: clew.Store, tmp_path: Path) -> None:
+    """Text of the program around the prompt is no hindrance; forks lose the title, too, and a chosen title stays."""
+    for form, path in wrapped_prompts(tmp_path, f"Fix the {WORD}").items():
+        take(store, path)
+        (session,) = (one for one in store.sessions.list() if one.title == f"Fix the {WORD}")
+        fork, chosen = session.fork(), session.fork(title="Fix")
+        store.nodes.delete(session.path()[0].id, recursive=True)
+        assert WORD not in f"{session.refresh().data}{fork.refresh().data}", form
+        assert (session.refresh().title, fork.refresh().title, chosen.refresh().title) == (None, None, "Fix")

@@ -19,7 +19,7 @@ from clew.sources.registry import find
 from clew.sources.undo import undo
 from clew.store.redact_message import redact_message
 from tests.reliability.canaries import content
-from tests.sources.made import SESSION, an_id, claude_line
+from tests.sources.made import SESSION, an_id, claude_line, wrapped_prompts
 from tests.sources.made import jsonl as lines
 
 TOKEN = "ghp_0123456789abcdefghijklmnopqrstuvwxyz"
@@ -122,6 +122,19 @@ def test_a_large_log_that_is_continued(store: clew.Store, tmp_path: Path) -> Non
     bring(store, path)
     assert_gone(store, tmp_path)
     assert store.sessions.get(SESSION).title == "Deploy with ***"
+
+
+def test_a_title_made_beside_a_programs_text(store: clew.Store, tmp_path: Path) -> None:
+    """It loses the secret and nothing else, even if it was cut within the secret."""
+    for number, (start, end) in enumerate((("Use ", ""), ("word " * 14, " and more"))):
+        for form, path in wrapped_prompts(tmp_path / str(number), f"{start}{TOKEN}{end}", first=number).items():
+            bring(store, path)
+            (session,) = (one for one in store.sessions.list().all() if TOKEN[:6] in str(one.title))
+            clean(store, session.path()[0].id)
+            title = session.refresh().title
+            assert title is not None and title.startswith(f"{start}***") and len(title) <= 80, form
+            assert TOKEN[:6] not in f"{session.refresh().data}"
+            assert end or title == "Use ***", form
 
 
 @pytest.mark.parametrize("tool", ["claude-code", "hf-traces"])

@@ -130,7 +130,7 @@ def test_a_conversation_with_subagents(tmp_path: Path) -> None:
     with clew.open(tmp_path / "a.db") as store:
         list(import_all(store, find([str(made.folder)])))
         (session,) = (one for one in store.sessions.list().items if one.subagents())
-        found = conversation_usage(store, session)
+        found = conversation_usage(session)
         assert list(found.subagents) == [one.id for one in session.subagents()]
         parts = [found.own, *found.subagents.values()]
         assert sum(map(counted, parts), Counter()) == counted(found.total)
@@ -154,6 +154,6 @@ def test_the_sum_that_claude_code_noted(state: dict[str, Any], cost: int | None,
     (tmp_path / f"projects/p/{SESSION}.jsonl").write_bytes(jsonl(lines if not state else [lines[0], *lines[2:]]))
     with clew.open(tmp_path / "a.db") as store:
         list(import_all(store, find([str(tmp_path)])))
-        total = conversation_usage(store, store.sessions.get(SESSION)).total
+        total = conversation_usage(store.sessions.get(SESSION)).total
         assert (round(total.cost) if not total.unpriced else None) == cost
         assert total.lanes.total == 15

@@ -89,28 +89,50 @@ def title_of(said: Iterable[AnyMessage]) -> str | None:
 
 
 def renewed(title: str | None, old: AnyMessage, new: AnyMessage) -> str | None:
-    """`title`; if it was made from a message that has a new version, a title made from that."""
-    return title_of([new]) if title and _made_of(title, _words(old)) else title
+    """`title`; if it was made from a message whose new version has other words there, a title made from those."""
+    if not title:
+        return title
+    pattern, before, after = _pattern(title), _clean(_prompt(old)), _clean(_prompt(new))
+    found = pattern.search(before)
+    if found is None or pattern.search(after):
+        return title
+    start, end = found.span(1)
+    if not after.startswith(before[:start]):
+        return title_of([new])
+    return title_line(after[start:].removesuffix("" if title.endswith(_ELLIPSIS) else before[end:]))
 
 
-def of_cuts(engine: Engine, tx: Tx, cuts: Sequence[RunCut]) -> set[str]:
-    """The first words of all questions in these cuts, to find titles made from them."""
+def repeated(engine: Engine, refs: Refs, tx: Tx, cuts: Sequence[RunCut], sessions: Iterable[RefRow]) -> set[str]:
+    """The titles of these sessions that were made from a question in these cuts."""
+    patterns = {title: _pattern(title) for row in sessions for title in _titles(refs, row)}
     found: set[str] = set()
-    for cut in cuts:
+    for cut in cuts if patterns else ():
         at, last = (cut.run.run << SEQ_BITS | cut.first) - 1, cut.run.run << SEQ_BITS | MAX_SEQ
         while places := [place for place in tx.maintenance.places_after(at, BATCH) if place.row[POS] <= last]:
             at = places[-1].row[POS]
             for place in places:
                 node = engine.node(place)
                 try:
-                    found |= _words(node.said) if node.role == "user" else set()
+                    text = _clean(_prompt(node.said)) if node.role == "user" else ""
                 except Corrupted:  # a damaged message cannot be compared
                     continue
+                found |= {title for title, pattern in patterns.items() if pattern.search(text)}
     return found
 
 
-def clear(refs: Refs, tx: Tx, row: RefRow, words: set[str]) -> Failure | None:
-    """Removes a session's title if it was made of these words. A failure if a record's summary may repeat them."""
+def _titles(refs: Refs, row: RefRow) -> list[str]:
+    """The titles that a session's data has; none if it is damaged, which `clear` reports."""
+    try:
+        data = unpack(refs.data(refs.verify(row)))
+    except Corrupted:
+        return []
+    origin = (data.extra or {}).get(SOURCE)
+    told = origin.get("title") if isinstance(origin, dict) else None
+    return [title for title in (data.title, told) if isinstance(title, str)]
+
+
+def clear(refs: Refs, tx: Tx, row: RefRow, gone: set[str]) -> Failure | None:
+    """Removes a session's title if it is one of these. A failure if a record's summary may repeat deleted words."""
     now = tx.ref_at(row.ref)
     if now is None:
         return None
@@ -118,40 +140,37 @@ def clear(refs: Refs, tx: Tx, row: RefRow, words: set[str]) -> Failure | None:
         data = unpack(refs.data(refs.verify(now)))
     except Corrupted:
         return Failure(ids.text(row.key), "its title cannot be read, and may repeat what was deleted")
-    title = None if data.title is not None and _made_of(data.title, words) else data.title
-    cleared = msgspec.structs.replace(data, title=title, extra=_without(data.extra, words))
+    title = None if data.title in gone else data.title
+    cleared = msgspec.structs.replace(data, title=title, extra=_without(data.extra, gone))
     if cleared != data:
         data = note_changes(data, cleared, now.version + 1, ())
         refs.change(tx, now, pack(data), look=now.look)
     return Failure(ids.text(row.key), "its summary may repeat what was deleted") if _summarised(data) else None
 
 
-def _without(extra: dict[str, Any] | None, words: set[str]) -> dict[str, Any] | None:
-    """Free data whose origin repeats none of these words, and lets no import bring them back."""
+def _without(extra: dict[str, Any] | None, gone: set[str]) -> dict[str, Any] | None:
+    """Free data whose origin has none of these titles, and lets no import bring them back."""
     origin = (extra or {}).get(SOURCE)
     if extra is None or not isinstance(origin, dict):
         return extra
-    title = origin.get("title")
-    left = {AGAIN, "title"} if isinstance(title, str) and _made_of(title, words) else {AGAIN}
+    left = {AGAIN, "title"} if origin.get("title") in gone else {AGAIN}
     return {**extra, SOURCE: {name: value for name, value in origin.items() if name not in left}}
 
 
-def _made_of(title: str, words: set[str]) -> bool:
-    if title in words:
-        return True
-    cut = title.removesuffix(_ELLIPSIS)
-    return cut != title and any(one.startswith(cut) for one in words)
+def _pattern(title: str) -> re.Pattern[str]:
+    """Finds the words of a title in a text that `_clean` returned, as group 1.
+
+    They must be whole lines, except for text in tags or brackets around them: programs write such text around a prompt,
+    by rules that only a source knows.
+    """
+    words = r"[ \n]+".join(map(re.escape, _clean(title.removesuffix(_ELLIPSIS)).split()))
+    end = "" if title.endswith(_ELLIPSIS) else " ?(?:$|<)"
+    return re.compile(rf"(?:^|[>\]]) ?({words or '(?!)'}){end}", re.MULTILINE)
 
 
 def _summarised(data: SessionData) -> bool:
     kept = (data.extra or {}).get(RECORD)
     return isinstance(kept, dict) and kept.get("summary") is not None
-
-
-def _words(said: AnyMessage) -> set[str]:
-    """What a title may be made of: the start of a prompt on one line, with and without what programs put before it."""
-    text = _prompt(said)
-    return {words for words in (_line(text), _line(typed_words(text))) if words}
 
 
 def _prompt(said: AnyMessage) -> str:
@@ -161,7 +180,13 @@ def _prompt(said: AnyMessage) -> str:
 
 
 def _line(text: str) -> str:
-    words = " ".join(text[:_READ].split())
-    if words.isprintable():
-        return words
-    return " ".join("".join(letter if letter.isprintable() else " " for letter in words).split())
+    return " ".join(_clean(text[:_READ]).split())
+
+
+def _clean(text: str) -> str:
+    """A text without control characters, and with single spaces; its lines stay lines."""
+    return "\n".join(" ".join(_printable(line).split()) for line in text.splitlines())
+
+
+def _printable(line: str) -> str:
+    return line if line.isprintable() else "".join(letter if letter.isprintable() else " " for letter in line)

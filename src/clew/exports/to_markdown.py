@@ -200,7 +200,9 @@ class _Writer:
             yield f"⚙ {': '.join(filter(None, (plain(step.label), words)))} · {ended}"
             return
         line = words.replace("`", "'")
-        yield f"**{_words(step.label)}**{f' `{line}`' if line else ''} · {ended}"
+        answer = step.answered if step.answered is not None and step.answered.node is not step.entry.node else None
+        id = f" · {name_of(answer.node)}" if answer is not None else ""
+        yield f"**{_words(step.label)}**{f' `{line}`' if line else ''} · {ended}{id}"
         for panel in faces.panels(step):
             yield ""
             yield from self._panel(step, panel)
@@ -229,9 +231,7 @@ class _Writer:
             case faces.PageLink():
                 yield f"<{panel.url}>" if _PAGE.fullmatch(panel.url) else _words(panel.url)
             case faces.ArgumentTable():
-                for name, value in panel.rows:
-                    yield f"- {_words(name)}:{'' if chr(10) in value else f' `{plain(value)}`'}"
-                    yield from (f"  {line}" for line in fenced(value)) if "\n" in value else ()
+                yield from json_fence(panel.arguments)
             case faces.Output():
                 if isinstance(panel.block, Text):
                     shown = without_colours(panel.block.text)

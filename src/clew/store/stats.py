@@ -33,7 +33,7 @@ class Tally(NamedTuple):
     """All that the models read, cached or not."""
     tokens_out: int = 0
     cost: int = 0
-    """In millionths of a dollar: as the programs noted it, else at list price."""
+    """In millionths of a dollar: as the programs noted it, else at the user's own prices or at list price."""
     cost_unknown: int = 0
     """Answers whose cost is unknown. If there are any, `cost` is a lower bound."""
 

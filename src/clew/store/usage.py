@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from clew.engine.node import Node
 from clew.errors import Corrupted
 from clew.providers.prices import Prices
 from clew.providers.usage import AnswerUsage, Lanes, usage_of
+from clew.store.nodes import Nodes
+from clew.store.parts import Parts
 from clew.store.session import Session
-from clew.store.store import Store
 
 COST = "cost"
 """Key in a session's free data for the cost of the whole conversation, as its program noted it, in millionths."""
@@ -35,22 +35,37 @@ class Spent(NamedTuple):
 
     answers: int = 0
     lanes: Lanes = Lanes()
-    cost: float = 0.0
-    """In millionths of a dollar: as the programs noted it, else at list price or at the user's own."""
     noted: float = 0.0
-    """The part of `cost` that programs noted."""
+    """The cost that programs noted, in millionths of a dollar."""
+    own: float = 0.0
+    """The cost of other answers at the user's own prices."""
+    listed: float = 0.0
+    """The cost of all others at list price."""
     unpriced: int = 0
     """Answers whose cost is unknown. If there are any, `cost` is a lower bound."""
     uncounted: int = 0
     """Answers whose tokens are unknown. If there are any, the tokens are lower bounds."""
 
+    @property
+    def cost(self) -> float:
+        """In millionths of a dollar: as the programs noted it, else at the user's own prices or at list price."""
+        return self.noted + self.own + self.listed
+
     def plus(self, other: Spent) -> Spent:
         """The sums of both."""
-        answers, lanes, cost, noted, unpriced, uncounted = other
+        answers, lanes, noted, own, listed, unpriced, uncounted = other
         return Spent(
-            self.answers + answers, self.lanes.plus(lanes), self.cost + cost, self.noted + noted,
+            self.answers + answers, self.lanes.plus(lanes), self.noted + noted, self.own + own, self.listed + listed,
             self.unpriced + unpriced, self.uncounted + uncounted,
         )  # fmt: skip
+
+
+def sum_of(parts: Iterable[Spent]) -> Spent:
+    """The sums of all."""
+    total = Spent()
+    for one in parts:
+        total = total.plus(one)
+    return total
 
 
 class Answers:
@@ -87,10 +102,13 @@ class Answers:
         return self._sums
 
     def _count(self, group: UsageGroup, lanes: Lanes | None, noted: int | None) -> None:
-        cost: float | None = noted
-        if noted is None and lanes is not None:
-            cost = self._prices.cost(lanes, group.model, group.day)
-        one = Spent(1, lanes or Lanes(), cost or 0.0, noted or 0.0, int(cost is None), int(lanes is None))
+        one = Spent(1, lanes or Lanes(), uncounted=int(lanes is None))
+        if noted is not None:
+            one = one._replace(noted=float(noted))
+        elif lanes is None or (cost := self._prices.cost(lanes, group.model, group.day)) is None:
+            one = one._replace(unpriced=1)
+        else:
+            one = one._replace(own=cost) if self._prices.is_own(group.model) else one._replace(listed=cost)
         before = self._sums.get(group)
         self._sums[group] = one if before is None else before.plus(one)
 
@@ -108,23 +126,31 @@ class ConversationUsage(NamedTuple):
     """The answers by model; "" for those without one."""
     priced_on: str | None
     """The day of the list prices in `total`; None if they are not needed."""
+    is_noted_whole: bool
+    """True if the program noted one cost for all of it, which is that of `total`."""
+    damaged: int
+    """Messages that cannot be read. They are not counted."""
 
 
-def conversation_usage(store: Store, session: Session, prices: Prices | None = None) -> ConversationUsage:
+def conversation_usage(session: Session, prices: Prices | None = None) -> ConversationUsage:
     """The tokens and the cost of a conversation: of its messages, of its branches, and of its subagents.
 
-    An answer counts once, in the part where it was found first. What cannot be read is left out.
+    An answer counts once, in the part where it was found first. `prices` are a user's own and the list; without them
+    the list alone.
     """
     prices = prices or Prices()
-    answers, left = Answers(prices), [session]
+    answers, left, damaged = Answers(prices), [session], set[Node]()
     while left:
         part = left.pop(0)
         name = "" if part is session else part.id
-        for node in _nodes(store, part):
-            with suppress(Corrupted):
+        for node in _nodes(part):
+            try:
                 used = usage_of(node.said) if node.role == "assistant" else None
-                if used is not None:
-                    answers.add(used, UsageGroup(node.created_at.date().isoformat(), used.model, name))
+            except Corrupted:
+                damaged.add(node)
+                continue
+            if used is not None:
+                answers.add(used, UsageGroup(node.created_at.date().isoformat(), used.model, name))
         left += part.subagents()
     total, parts, models = Spent(), {"": Spent()}, dict[str, Spent]()
     for group, spent in answers.groups().items():
@@ -132,22 +158,24 @@ def conversation_usage(store: Store, session: Session, prices: Prices | None = N
         parts[group.project] = parts.get(group.project, Spent()).plus(spent)
         models[group.model] = models.get(group.model, Spent()).plus(spent)
     noted = (session.extra or {}).get(COST)
+    is_noted_whole = type(noted) is int
     if type(noted) is int:
-        total = total._replace(cost=float(noted), noted=float(noted), unpriced=0)
-    at_list = total.cost > total.noted
-    return ConversationUsage(parts.pop(""), parts, total, models, prices.date if at_list else None)
+        total = total._replace(noted=float(noted), own=0.0, listed=0.0, unpriced=0)
+    return ConversationUsage(
+        parts.pop(""), parts, total, models, prices.date if total.listed else None, is_noted_whole, len(damaged)
+    )
 
 
-def _nodes(store: Store, session: Session) -> Iterator[Node]:
+def _nodes(session: Session) -> Iterator[Node]:
     """The messages of a session, then those that only its branches have."""
-    seen = set[Node]()
+    seen, nodes_of = set[Node](), Nodes(Parts.of(session)).path
     for node in session.history():
         seen.add(node)
         yield node
     for branch in session.branches():
         size = 32
         while True:
-            nodes = store.nodes.path(branch.head_id, last=size)
+            nodes = nodes_of(branch.head_id, last=size)
             if len(nodes) < size or nodes[0] in seen:
                 break
             size *= 4

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from clew.base.messages import Usage
 from clew.turns.model import ProgramNote
+
+if TYPE_CHECKING:
+    from clew.store.usage import Spent
 
 _CLAUDE = re.compile(
     r"claude-(?:(?P<a>[a-z]+)-(?P<b>\d{1,2}(?:[-.]\d{1,2})?)|(?P<c>\d(?:[-.]\d{1,2})?)-(?P<d>[a-z]+))(?=-|@|:|$)"
@@ -61,10 +65,21 @@ def token_words(used: Usage | None) -> list[str]:
     return [f"{count:,} {word}" for count, word in counts if count]
 
 
-def money(millionths: int) -> str:
+def money(millionths: float) -> str:
     """An amount, with as many digits as it needs."""
     value = millionths / 1_000_000
     return f"${value:,.2f}" if value >= 0.1 else f"${value:.4f}"
+
+
+def price_origin(spent: Spent, listed_on: str) -> str:
+    """Where a cost is from, and how much of it if there are several origins; empty without a cost."""
+    origins = [
+        (spent.noted, "as the tools noted it"),
+        (spent.own, "at your own prices"),
+        (spent.listed, f"at list price of {listed_on}"),
+    ]
+    known = [(cost, words) for cost, words in origins if cost]
+    return ", ".join(f"{money(cost)} {words}" if len(known) > 1 else words for cost, words in known)
 
 
 def many(count: int, what: str) -> str:

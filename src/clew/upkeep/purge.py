@@ -263,11 +263,11 @@ class Purger:
         def work(tx: Tx) -> ReceiptEntry:
             cuts = deletion.plan_nodes(engine, tx, choose(tx), recursive=recursive)
             sessions = deletion.sessions_at(tx, cuts)
-            words = titles.of_cuts(engine, tx, cuts) if sessions else set()
+            made = titles.repeated(engine, refs, tx, cuts, sessions)
             gone = deletion.delete_nodes(engine, refs, tx, cuts)
             if remember:
                 deletion.remember_purged(engine, refs, tx, [*(row.key for row in sessions), *gone.ids])
-            failures = [failed for row in sessions if (failed := titles.clear(refs, tx, row, words)) is not None]
+            failures = [failed for row in sessions if (failed := titles.clear(refs, tx, row, made)) is not None]
             self.mirrors.note(tx, [ids.text(row.key) for row in sessions])
             return msgspec.structs.replace(
                 entry, messages=gone.messages, bytes=gone.bytes, blobs=gone.blobs, failures=tuple(failures)

@@ -26,7 +26,7 @@ from clew.exports.to_markdown import markdown
 from clew.sources.registry import sources
 from clew.store.origin import origin_of
 from clew.store.windows import STEP, end_below, number_of, window
-from clew.turns.words import short_model
+from clew.turns.words import price_origin, short_model
 from clew.web import conversation as talk
 from clew.web import downloads, files, finding, listing, live
 from clew.web.changes import CHANGES
@@ -114,7 +114,7 @@ class Pages:
             matches = finding.find_here(session, words, self._site.secrets, self._site.still_open)
         now, traces = utc_now(), talk.subagents(session)
         is_asked = "usage" in request.query_params
-        facts = self._site.usage.facts(self._site.store, session, traces, anyway=is_asked)
+        facts = self._site.usage.facts(session, traces, anyway=is_asked)
         return self._page(
             "conversation.html",
             session=session, view=view, url=url, words=words, matches=matches, tool_of=tool_of(session),
@@ -244,6 +244,7 @@ class Pages:
         if form == "md":
             return markdown_answer(usage_lines(found))
         return self._page("usage.html", found=found, days=chart_of_days(found), cost_of=cost_of,
+                          origin=price_origin(found.total, found.prices),
                           projects=chart_of("By project", rows(found.projects, "No directory"), by_cost=found.by_cost),
                           models=rows(found.models, "Unknown"))  # fmt: skip
 

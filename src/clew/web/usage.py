@@ -13,8 +13,8 @@ from clew.providers.prices import Prices
 from clew.store.session import Session
 from clew.store.stats import Stats, stats
 from clew.store.store import Store
-from clew.store.usage import ConversationUsage, Spent, conversation_usage
-from clew.turns.words import money
+from clew.store.usage import ConversationUsage, Spent, conversation_usage, sum_of
+from clew.turns.words import money, price_origin
 
 DAYS = 60
 """Days of the chart, up to the last one with an answer."""
@@ -67,9 +67,7 @@ def rows(table: dict[str, Spent], unnamed: str) -> list[tuple[str, Spent]]:
     """The names that took most, and the sum of the others."""
     order = sorted(table.items(), key=lambda row: (-row[1].cost, -row[1].lanes.total))
     found = [(name or unnamed, one) for name, one in order[:MOST]]
-    rest = Spent()
-    for _, one in order[MOST:]:
-        rest = rest.plus(one)
+    rest = sum_of(one for _, one in order[MOST:])
     return [*found, (f"{len(order) - MOST} others", rest)] if len(order) > MOST else found
 
 
@@ -122,7 +120,7 @@ def _size(one: Spent, by_cost: bool) -> float:
 
 
 def _value(size: float, by_cost: bool) -> str:
-    return money(round(size)) if by_cost else f"{round(size):,} tokens"
+    return money(size) if by_cost else f"{round(size):,} tokens"
 
 
 def _in_words(one: Spent) -> str:
@@ -134,7 +132,7 @@ def cost_of(one: Spent) -> str:
     """A cost in words: with a plus if a part of it is unknown."""
     if not one.cost:
         return "unknown" if one.unpriced else "$0"
-    return money(round(one.cost)) + ("+" if one.unpriced else "")
+    return money(one.cost) + ("+" if one.unpriced else "")
 
 
 def value_of(one: Spent) -> dict[str, Any]:
@@ -166,7 +164,7 @@ class UsageCache:
         self._known: dict[tuple[Any, ...], ConversationUsage] = {}
         self._lock = Lock()
 
-    def facts(self, store: Store, session: Session, traces: Sequence[Session], *, anyway: bool) -> dict[str, Any]:
+    def facts(self, session: Session, traces: Sequence[Session], *, anyway: bool) -> dict[str, Any]:
         """What the page of a conversation shows: tokens and cost in words.
 
         Of a long conversation only the number of messages, until it is asked for `anyway`.
@@ -178,7 +176,7 @@ class UsageCache:
             messages = sum(one.counters.messages for one in (session, *traces))
             if messages > AT_ONCE and not anyway:
                 return {"uncounted": messages}
-            found = conversation_usage(store, session, self.prices)
+            found = conversation_usage(session, self.prices)
             with self._lock:
                 while len(self._known) >= KEPT:
                     del self._known[next(iter(self._known))]
@@ -186,7 +184,7 @@ class UsageCache:
         total, lanes = found.total, found.total.lanes
         return {
             "answers": total.answers,
-            "tokens_known": not total.uncounted,
+            "tokens_known": not total.uncounted and not found.damaged,
             "tokens_in": f"{lanes.all_input:,}",
             "lanes": [
                 (name, f"{count:,}")
@@ -196,15 +194,8 @@ class UsageCache:
             "tokens_out": f"{lanes.output:,}",
             "reasoning": f"{lanes.reasoning:,}" if lanes.reasoning else "",
             "cost": cost_of(total) if total.answers else "",
-            "priced_on": found.priced_on,
+            "origin": price_origin(total, found.priced_on or ""),
             "unpriced": total.unpriced,
             "unknown": sorted(plain(name) for name, one in found.models.items() if one.unpriced and name),
-            "subagents": cost_of(_sum(found.subagents.values())) if found.subagents and total.cost else "",
+            "subagents": cost_of(sum_of(found.subagents.values())) if found.subagents and total.cost else "",
         }
-
-
-def _sum(spent: Iterable[Spent]) -> Spent:
-    total = Spent()
-    for one in spent:
-        total = total.plus(one)
-    return total

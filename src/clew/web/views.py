@@ -40,7 +40,7 @@ _BADGES = {"claude-code": ("CC", "cc"), "codex": ("Cx", "cx"), "chatgpt": ("GP",
            "otel": ("OT", "ge"), OWN: ("cl", "ow")}  # fmt: skip
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-_BOLD = re.compile(r"\*\*(?=\S)(.+?)(?<=\S)\*\*")
+_BOLD = re.compile(r"\*\*(?=\S)(.{1,200}?)(?<=\S)\*\*")
 _NUMBERED = re.compile("[0-9a-f-]{6,}").fullmatch
 _SPACE = re.compile(r"\s+")
 

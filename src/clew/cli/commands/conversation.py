@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 import clew
 from clew.base.visible import plain
@@ -59,13 +61,28 @@ def list_(ctx: click.Context, compact: bool, limit: int | None, here: bool, form
         ctx.exit(code)
 
 
+@click.pass_context
+def _print(ctx: click.Context, /, **given: Any) -> None:
+    if not (given["as_json"] or given["as_jsonl"]) and ctx.get_parameter_source("kind") is ParameterSource.DEFAULT:
+        given["kind"] = "markdown"
+    ctx.invoke(show, **given)
+
+
+def _of_print(param: click.Parameter) -> click.Parameter:
+    if param.name == "kind":
+        param = copy(param)
+        assert isinstance(param, click.Option)
+        param.help = (param.help or "").replace("[default: text]", "[default: markdown]")
+    return param
+
+
 conversation.add_command(
     click.Command(
         "print",
-        callback=show.callback,
-        params=show.params,
+        callback=_print,
+        params=[_of_print(param) for param in show.params],
         help=show.help,
-        epilog=examples("clew conversation print 7dq2xe", "clew conversation print 7dq2xe --as markdown"),
+        epilog=examples("clew conversation print 7dq2xe", "clew conversation print 7dq2xe --as text"),
     )
 )
 

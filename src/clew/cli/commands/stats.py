@@ -20,6 +20,8 @@ from clew.cli.setup.scope import Scope, scope_options
 from clew.cli.setup.settings import prices
 from clew.store.stats import Stats, Tally
 from clew.store.stats import stats as count_all
+from clew.store.usage import sum_of
+from clew.turns.words import money, price_origin
 
 MOST = 10
 """Maximum rows of a table; further rows are summed up in one."""
@@ -77,11 +79,12 @@ def _lines(found: Stats) -> Iterator[str]:
     for name, count in rows:
         yield f"{name:<14}{bold(f'{count:>14,}')}"
     if total.cost:
-        yield f"{'cost':<14}{bold(money(total.cost).rjust(14))}  {dim(priced(found))}".rstrip()
+        spent = sum_of(found.usage.values())
+        yield f"{'cost':<14}{bold(money(total.cost).rjust(14))}  {dim(price_origin(spent, found.prices))}".rstrip()
     if total.cost_unknown:
         yield dim(f"Cost unknown for {many(total.cost_unknown, 'answer')}.")
     if found.damaged:
-        yield style(f"{many(found.damaged, 'damaged message')}. List them with: clew verify", "31")
+        yield damage(found.damaged)
     models = sorted(found.by_model.items(), key=lambda item: -_tokens(item[1]) or -item[1].messages)
     yield from _table("by model", [(name or "unknown", one) for name, one in models], "answers")
     days = list(found.by_day.items())[-DAYS:]
@@ -95,13 +98,9 @@ def _lines(found: Stats) -> Iterator[str]:
     yield from _table("by branch", branches, "messages")
 
 
-def priced(found: Stats) -> str:
-    """Where the cost is from."""
-    spent = found.usage.values()
-    if all(one.cost <= one.noted for one in spent):
-        return "as the tools noted it"
-    noted = " where no tool noted its own" if any(one.noted for one in spent) else ""
-    return f"at list price of {found.prices}{noted}"
+def damage(count: int) -> str:
+    """The line on damaged messages."""
+    return style(f"{many(count, 'damaged message')}. List them with: clew verify", "31")
 
 
 def _table(title: str, rows: list[tuple[str, Tally]], what: str, *, most: int = MOST) -> Iterator[str]:
@@ -141,8 +140,3 @@ def short(count: int) -> str:
         if count >= size:
             return f"{count / (1000 if unit == 'k' else size):.1f}{unit}"
     return f"{count:,}"
-
-
-def money(millionths: float) -> str:
-    """An amount in dollars, with two digits."""
-    return f"{millionths / 1_000_000:,.2f}"

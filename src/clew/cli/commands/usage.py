@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from clew.base.visible import plain
-from clew.cli.commands.stats import bar, money, priced, short
+from clew.cli.commands.stats import bar, damage, short
 from clew.cli.exits import DAMAGED
 from clew.cli.options import examples
 from clew.cli.output.json import Form, home_short, json_options, out_lines, out_value
@@ -21,7 +21,8 @@ from clew.cli.setup.open_store import open_for_reading, store_option
 from clew.cli.setup.scope import Scope, scope_options
 from clew.cli.setup.settings import prices
 from clew.store.stats import Stats, stats
-from clew.store.usage import ConversationUsage, Spent, UsageGroup, conversation_usage
+from clew.store.usage import ConversationUsage, Spent, UsageGroup, conversation_usage, sum_of
+from clew.turns.words import money, price_origin
 
 MOST = 30
 """Maximum rows of a table; further rows are summed up in one."""
@@ -103,9 +104,9 @@ def usage(
         with open_for_reading() as store:
             session = find_session(store, conversation)
             titles = {one.id: one.agent or one.title or one.handle for one in session.subagents()}
-            spent = conversation_usage(store, session, known)
+            spent = conversation_usage(session, known)
         out_lines(_conversation(spent, titles)) if form == "text" else out_value(_conversation_json(spent), form)
-        return
+        ctx.exit(DAMAGED if spent.damaged else 0)
     with open_for_reading() as store, ProgressLine("counting") as progress:
         found = stats(
             store, since=since, until=until, zone=datetime.now().astimezone().tzinfo,
@@ -150,46 +151,46 @@ _NAMES: dict[str, Callable[[UsageGroup], str]] = {
 _EMPTY = {"model": "unknown", "project": "no directory", "tool": "clew"}
 
 
-def _total(rows: dict[str, Spent]) -> Spent:
-    total = Spent()
-    for spent in rows.values():
-        total = total.plus(spent)
-    return total
-
-
 def _lines(found: Stats, by: str, rows: dict[str, Spent]) -> Iterator[str]:
-    total = _total(rows)
+    total = sum_of(rows.values())
     shown = list(rows.items())
     if by in LATEST and len(shown) > LATEST[by]:
         rest = dict(shown[: -LATEST[by]])
-        shown = [(EARLIER, _total(rest)), *shown[-LATEST[by] :]]
+        shown = [(EARLIER, sum_of(rest.values())), *shown[-LATEST[by] :]]
     elif len(shown) > MOST:
         rest = dict(shown[MOST - 1 :])
-        shown = [*shown[: MOST - 1], (f"{len(rest)} others", _total(rest))]
+        shown = [*shown[: MOST - 1], (f"{len(rest)} others", sum_of(rest.values()))]
     named = [(home_short(name) if by == "project" else name, one) for name, one in shown]
     yield from _table(by, [(name or _EMPTY.get(by, name), one) for name, one in named], total)
-    traces = _total({str(number): one for number, (group, one) in enumerate(found.usage.items()) if group.subagent})
+    traces = sum_of(one for group, one in found.usage.items() if group.subagent)
     if traces.answers:
         yield dim(f"{many(traces.answers, 'answer')} of subagents are included: {short(traces.lanes.total)} tokens.")
     if total.cost:
-        yield dim(f"Cost {priced(found)}.")
+        yield dim(f"Cost {price_origin(total, found.prices)}.")
+    yield from _unknown(total, grouped(found, "model"), found.damaged)
+    yield dim("Another tool shows other figures? clew usage --explain")
+
+
+def _unknown(total: Spent, models: dict[str, Spent], damaged: int) -> Iterator[str]:
+    """The answers whose cost or tokens are unknown, and damaged messages."""
     if total.unpriced:
-        models = {group.model for group, one in found.usage.items() if one.unpriced > one.uncounted and group.model}
-        of = f" of {', '.join(sorted(map(plain, models))[:3])}{' …' if len(models) > 3 else ''}" if models else ""
+        names = sorted(plain(name) for name, one in models.items() if one.unpriced > one.uncounted and name)
+        of = f" of {', '.join(names[:3])}{' …' if len(names) > 3 else ''}" if names else ""
         yield dim(f"Cost unknown for {many(total.unpriced, 'answer')}{of}.")
     if total.uncounted:
         yield dim(f"Tokens unknown for {many(total.uncounted, 'answer')}.")
-    yield dim("Another tool shows other figures? clew usage --explain")
+    if damaged:
+        yield damage(damaged)
 
 
 def _table(title: str, rows: list[tuple[str, Spent]], total: Spent) -> Iterator[str]:
     room = columns() or 80
-    names = min(max(width(plain(name)) for name, _ in (*rows, (title, total))), max(12, room - 58))
-    space = max(0, min(30, room - names - 58))
+    names = min(max(width(plain(name)) for name, _ in (*rows, (title, total))), max(12, room - 60))
+    space = max(0, min(30, room - names - 60))
     drawn = [one for name, one in rows if name != EARLIER]
     most = max(one.cost for one in drawn) or max(one.lanes.total for one in drawn) or 1
-    heads = ("input", "cached", "written", "output", "cost")
-    yield f"{bold(pad(title, names))}  {dim('answers'.rjust(7))}{dim(''.join(head.rjust(9) for head in heads))}"
+    heads = f"{''.join(head.rjust(9) for head in ('input', 'cached', 'written', 'output'))}{'cost':>11}"
+    yield f"{bold(pad(title, names))}  {dim('answers'.rjust(7))}{dim(heads)}"
     for name, one in rows:
         size = 0.0 if name == EARLIER else one.cost if total.cost else one.lanes.total
         filled = bar(size, most, space) if space else ""
@@ -201,38 +202,36 @@ def _table(title: str, rows: list[tuple[str, Spent]], total: Spent) -> Iterator[
 def _row(name: str, one: Spent) -> str:
     lanes = one.lanes
     counts = (lanes.input, lanes.cached, lanes.cache_write, lanes.output)
-    cost = money(one.cost) + ("+" if one.unpriced else "") if one.cost else "?" if one.unpriced else "0.00"
-    return f"{name}  {one.answers:>7,}{''.join(short(count).rjust(9) for count in counts)}{cost.rjust(9)}"
+    cost = money(one.cost) + ("+" if one.unpriced else "") if one.cost else "?" if one.unpriced else "$0"
+    return f"{name}  {one.answers:>7,}{''.join(short(count).rjust(9) for count in counts)}{cost.rjust(11)}"
 
 
 def _conversation(found: ConversationUsage, titles: dict[str, str]) -> Iterator[str]:
     rows = [("conversation", found.own)]
     rows += [(f"subagent {titles.get(id, id[:8])}", spent) for id, spent in found.subagents.items()]
     yield from _table("part", rows, found.total)
-    if found.priced_on is not None:
-        yield dim(f"Cost at list price of {found.priced_on}.")
-    elif found.total.noted:
+    if found.is_noted_whole:
         yield dim(f"The tool noted a cost of {money(found.total.noted)} for all of it.")
-    if found.total.unpriced:
-        models = ", ".join(sorted(plain(name) for name, one in found.models.items() if one.unpriced and name))
-        yield dim(f"Cost unknown for {many(found.total.unpriced, 'answer')}{f' of {models}' if models else ''}.")
+    elif found.total.cost:
+        yield dim(f"Cost {price_origin(found.total, found.priced_on or '')}.")
+    yield from _unknown(found.total, found.models, found.damaged)
 
 
 def _spent_json(one: Spent) -> dict[str, Any]:
     """Counts as JSON; the cost, in millionths of a dollar, is null if unknown."""
     lanes = {**one.lanes._asdict(), "tokens": one.lanes.total}
     cost = round(one.cost) if one.cost or not one.unpriced else None
+    parts = {"cost_noted": round(one.noted), "cost_own": round(one.own), "cost_listed": round(one.listed)}
     unknown = {"cost_unknown": one.unpriced, "tokens_unknown": one.uncounted}
-    return {"answers": one.answers, **lanes, "cost": cost, "cost_noted": round(one.noted), **unknown}
+    return {"answers": one.answers, **lanes, "cost": cost, **parts, **unknown}
 
 
 def _json(found: Stats, by: str, rows: dict[str, Spent]) -> dict[str, Any]:
-    traces = {str(number): one for number, (group, one) in enumerate(found.usage.items()) if group.subagent}
     return {
         "by": by,
         "rows": [{by: name, **_spent_json(one)} for name, one in rows.items()],
-        "total": _spent_json(_total(rows)),
-        "subagents": _spent_json(_total(traces)),
+        "total": _spent_json(sum_of(rows.values())),
+        "subagents": _spent_json(sum_of(one for group, one in found.usage.items() if group.subagent)),
         "prices": found.prices,
         "damaged": found.damaged,
     }
@@ -245,4 +244,5 @@ def _conversation_json(found: ConversationUsage) -> dict[str, Any]:
         "models": {name: _spent_json(one) for name, one in found.models.items()},
         "total": _spent_json(found.total),
         "prices": found.priced_on,
+        "damaged": found.damaged,
     }
