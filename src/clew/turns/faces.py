@@ -320,7 +320,7 @@ def _panels(step: Step, call: ToolCall, read: int | None) -> Iterator[Panel]:
         for block in result.content if result is not None else ():
             is_text = isinstance(block, Text) and not step.result.is_error  # type: ignore[union-attr]
             yield Code(path, block.text) if isinstance(block, Text) and is_text else Output(block)
-    elif step.kind == "todos" and (items := _todos(call) or _listed(result)):
+    elif step.kind == "todos" and (items := _todos(call) or _task_list(result)):
         yield Checks(items)
         yield from _failure(result)
     elif step.kind == "plan" and (plan := _text(arguments, ("plan", "response", "text"))):
@@ -387,7 +387,7 @@ def _task_name(call: ToolCall) -> str:
     return _text(call.arguments, ("subject",)) or f"Task #{call.arguments.get('taskId')}"
 
 
-def _listed(result: ToolResult | None) -> list[tuple[str, str]]:
+def _task_list(result: ToolResult | None) -> list[tuple[str, str]]:
     """The tasks that Claude Code lists in a result."""
     return [(_STATES.get(state, "open"), text) for state, text in _TASK.findall(result_text(result))]
 
