@@ -290,3 +290,10 @@ def test_a_progress_bar_shows_its_end(text: str, shown: str) -> None:
 def test_a_return_hides_nothing() -> None:
     """A longer text before a short one would stay in a terminal: it is shown, and the character between them too."""
     assert re.fullmatch("rm -rf everything<span.*U\\+000D</span>ls", terminal("rm -rf everything\rls"))
+
+
+def test_an_answer_of_the_users_own_has_its_label() -> None:
+    """An answer that is none of the options stands below them as "Answer"."""
+    call = ToolCall(id="a", name="AskUserQuestion", arguments={"question": "Which?", "options": ["Red"]})
+    (answer,) = made(clew.assistant(call), clew.tool("Green", call_id="a"))
+    assert '<p class="lab">Answer</p><div class="body typed">Green</div>' in Renderer().article(answer)

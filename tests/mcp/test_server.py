@@ -15,7 +15,8 @@ from mcp.client.streamable_http import streamable_http_client
 
 import clew
 import clew.mcp
-from clew.mcp.answers import ANSWER, MESSAGE, NOTICE, escape_hidden, words
+from clew.base.messages import Opaque
+from clew.mcp.answers import ANSWER, MESSAGE, NOTICE, STEPS, escape_hidden, words
 from mcp import Client, MCPError, StdioServerParameters
 from tests.mcp.conftest import HIDDEN, TOKEN, Stored
 
@@ -316,3 +317,61 @@ def test_without_the_sdk_it_says_what_to_install(environment: dict[str, str]) ->
     code = "import sys; sys.modules['mcp'] = None; from clew.cli import main; sys.exit(main())"
     done = subprocess.run([sys.executable, "-c", code, "mcp"], env=environment, capture_output=True, text=True)
     assert (done.returncode, "pip install '.[mcp]'" in done.stderr) == (1, True)
+
+
+def test_a_message_has_all_its_blocks(stored: Stored, ask: Callable[..., Any]) -> None:
+    """One whole message lists its calls with all arguments, its attachments and unknown blocks, and counts the rest."""
+    image = clew.Media(mime_type="image/png", modality="image", url="https://a.test/x.png", name="x.png")
+    call = clew.ToolCall(id="1", name="write", arguments={"path": "a", "content": "x" * 1_000})
+    with clew.open(stored.path) as store:
+        session = store.sessions.create(title="Blocks")
+        asked = session.append(clew.user("See", image, Opaque(kind="audio_note", data={"a": 1}))).id
+        called = session.append(clew.assistant(clew.Thinking(text="hm" * 5), call, Opaque(kind="citation"))).id
+        done = session.append(clew.Message("tool", (clew.ToolResult(call_id="1", content=(image,)),))).id
+        large = clew.ToolCall(id="2", name="write", arguments={"content": "y" * 2 * ANSWER})
+        huge = session.append(clew.assistant(large)).id
+
+    def read(id: str) -> Any:
+        (message,) = ask("get_messages", conversation=session.id, message=id)["messages"]
+        return {name: value for name, value in message.items() if name not in ("id", "handle", "created_at")}
+
+    media = [{"modality": "image", "name": "x.png"}]
+    assert read(asked) == {"role": "user", "text": "See", "media": media, "unknown_blocks": ["audio_note"]}
+    assert read(called) == {
+        "role": "assistant", "text": "", "unknown_blocks": ["citation"], "left_out": {"characters_of_thinking": 10},
+        "steps": [{"name": "write", "arguments": json.dumps(call.arguments, separators=(",", ":"))}],
+    }  # fmt: skip
+    assert read(done) == {"role": "tool", "text": "", "media": media}
+    cut = read(huge)
+    assert len(cut["steps"][0]["arguments"]) == ANSWER
+    assert cut["left_out"] == {"characters_of_arguments": ANSWER + len('{"content":""}')}
+    prompt, answer = ask("get_messages", conversation=session.id)["messages"][:2]
+    assert (prompt["unknown_blocks"], answer["unknown_blocks"]) == (["audio_note"], ["citation"])
+
+
+def test_many_steps_are_left_out_with_their_messages(stored: Stored, ask: Callable[..., Any]) -> None:
+    """Calls of an answer beyond the limit are counted, and the messages with them can be read."""
+    calls = [clew.ToolCall(id=str(number), name="run", arguments={"n": number}) for number in range(STEPS + 5)]
+    with clew.open(stored.path) as store:
+        session = store.sessions.create(title="Steps")
+        node = session.append(clew.assistant(*calls))
+    (answer,) = ask("get_messages", conversation=session.id)["messages"]
+    go_on = {"tool": "get_messages", "message": node.id}
+    assert answer["left_out"]["steps"] == {"count": 5, "messages": [node.id], "go_on_with": go_on}
+    (message,) = ask("get_messages", conversation=session.id, message=node.id)["messages"]
+    assert [step["arguments"] for step in message["steps"]][-1] == f'{{"n":{STEPS + 4}}}'
+
+
+def test_a_call_at_the_end_of_a_page_has_its_result(stored: Stored, ask: Callable[..., Any]) -> None:
+    """The result on the next page belongs to it; results of other calls there are not taken."""
+    with clew.open(stored.path) as store:
+        session = store.sessions.create(title="Pages")
+        first = session.append(clew.user("Go")).id
+        session.append(clew.assistant(*(clew.ToolCall(id=id, name="run", arguments={"x": id}) for id in "ab")))
+        before = session.append(clew.tool("done a", call_id="a")).id
+        session.append(clew.tool("done b", call_id="b"))
+        session.append(clew.assistant(clew.ToolCall(id="c", name="run", arguments={"x": "c"})))
+        session.append(clew.tool("done c", call_id="c"))
+    _, answer = ask("get_messages", conversation=session.id, before=before)["messages"]
+    assert [(step["state"], step["text"]) for step in answer["steps"]] == [("done", "done a"), ("done", "done b")]
+    assert ask("get_messages", conversation=session.id, before=first)["messages"] == []

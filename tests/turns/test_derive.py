@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import process_time
 from typing import Any
 
 import pytest
@@ -15,8 +16,9 @@ from clew.sources.cline import RULES as CLINE
 from clew.sources.codex import RULES as CODEX
 from clew.sources.codex import Codex
 from clew.sources.pi import RULES as PI
-from clew.turns.derive import is_prompt, items, turns
-from clew.turns.model import ModelAnswer, ProgramNote, UserPrompt
+from clew.sources.registry import sources
+from clew.turns.derive import is_prompt, items, turns, typed_words
+from clew.turns.model import PLAIN, ModelAnswer, ProgramNote, UserPrompt
 from tests.sources.made import SESSION, claude_line, jsonl, titles
 from tests.sources.samples.old_codex import THREAD, counted, line, meta, said, turn
 from tests.turns.outline import entries, imported, made, outline
@@ -136,7 +138,7 @@ def test_items_of_codex_are_one_answer() -> None:
     data = jsonl([
         meta(0, THREAD),
         said(0, "user", "<environment_context>\n<cwd>/src</cwd>\n</environment_context>"),
-        said(0, "user", "# AGENTS.md instructions for /src\n\nBe brief"),
+        said(0, "user", "# AGENTS.md instructions for /src\n\n<INSTRUCTIONS>Brief</INSTRUCTIONS>"),
         turn(1, 1),
         said(1, "user", "List it"),
         line(2, "response_item", {"type": "reasoning", "summary": [{"type": "summary_text", "text": "ls"}]}),
@@ -152,13 +154,48 @@ def test_items_of_codex_are_one_answer() -> None:
     (found,) = imported(Codex(), data, f"sessions/2025/10/01/rollout-2025-10-01T10-00-00-{THREAD}.jsonl")
     assert outline(found) == [
         "(instructions: Environment / <cwd>/src</cwd>)",
-        "(instructions: Project instructions / # AGENTS.md instructions for /src Be brief)",
+        "(instructions: Project instructions / # AGENTS.md instructions for /src <INSTRUCTIONS>Brief</INSTRUCTIONS>)",
         "You: 'List it'",
         "AI: thinking 'ls' | I list. | shell<ls> done, exit 0 · 1 s: Terminal [7 in, 2 out]",
         "AI: One file. [7 in, 2 out]",
         "(shell: pwd / Exit code: 0 /src)",
         "(interruption: Interrupted / <turn_aborted> stopped </turn_aborted>)",
     ]
+
+
+def test_a_prompt_about_the_instructions_is_a_prompt() -> None:
+    """Words that only begin like the instructions that Codex adds are what the user typed."""
+    text = "# AGENTS.md instructions are ignored by the tool, why?"
+    (prompt,) = made(clew.user(text), rules=CODEX)
+    assert isinstance(prompt, UserPrompt)
+    assert prompt.text == text
+
+
+SPACE, MANY = " " * 100_000, 20_000
+RESULTS = "<result></result>"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"<system-reminder>{SPACE}",
+        f"<system-reminder>{SPACE}<",
+        f"<user_shell_command>{SPACE}<command>{SPACE}</command>{SPACE}<result>{SPACE}</result>{SPACE}<",
+        "<user_shell_command><command>" + f"</command>{RESULTS}" * MANY,
+        "<command-message></command-message><command-name>" * MANY,
+        f"# AGENTS.md instructions for {SPACE}",
+        "a" + "<tick></tick>" * MANY,
+        "<tick></tick>" * MANY,
+        "<" + "user_context_" * MANY,
+    ],
+    ids=lambda text: f"{text[:30].strip()}-{len(text)}",
+)
+def test_any_text_takes_linear_time(text: str) -> None:
+    """Tags that stay open, spaces and repetitions of 100,000 characters and more are split in a part of a second."""
+    for rules in (getattr(source, "rules", PLAIN) for source in sources()):
+        begun = process_time()
+        typed_words(text, rules)
+        assert process_time() - begun < 1
 
 
 @pytest.mark.parametrize(

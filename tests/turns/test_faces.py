@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import process_time
 from typing import Any
 
 import pytest
@@ -194,6 +195,55 @@ def test_summaries() -> None:
     ):
         (step,) = steps(made(*messages))
         assert summary(step) == words
+
+
+def shell_result(text: str, *, failed: bool = False) -> str:
+    """The summary of a shell command with this result."""
+    call = ToolCall(id="a", name="Bash", arguments={"command": "x"})
+    (step,) = steps(made(clew.assistant(call), clew.tool(text, call_id="a", is_error=failed)))
+    return summary(step)
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "test -f x || exit 1", "echo\nexit code 3\necho", "Exit code 3", "it exited with code 2\nOutput:\n",
+        "x\n\nCommand exited with code 3", '{"exit_code":3}', '{"log": {"metadata": {"exit_code":3}}}',
+        "Exit Code: 3\nSignal: (none)", '"exit_code":3',
+    ],
+)  # fmt: skip
+def test_an_exit_code_in_the_output_is_not_that_of_the_command(output: str) -> None:
+    """A command that succeeded and printed words about exit codes is counted by its lines."""
+    assert shell_result(output).endswith((" line", " lines"))
+
+
+@pytest.mark.parametrize(
+    ("output", "failed"),
+    [
+        ("Exit code 3\nno", True),
+        ("Exit code 3", True),
+        ("Command failed with exit code 3", True),
+        ("(no output)\n\nCommand exited with code 3", True),
+        ("[Command exited with code 3]", True),
+        ("no\n<exited with exit code 3>", True),
+        ("Exit code: 3\nWall time: 0.1 seconds\nOutput:\nexit 1", False),
+        ("Chunk ID: 1\nWall time: 0.1 seconds\nProcess exited with code 3\nOutput:\nexit 1", False),
+        ('{"output":"exit 1","metadata":{"exit_code":3,"duration_seconds":0.1}}', False),
+        ("<untrusted_context>\nOutput: (empty)\nExit Code: 3\nProcess Group PGID: 6\n</untrusted_context>", False),
+        ("Command: x\nDirectory: (root)\nOutput: exit 1\nError: (none)\nExit Code: 3\nSignal: (none)", False),
+    ],
+)
+def test_exit_codes_of_tools(output: str, failed: bool) -> None:
+    """The exit code is read where each tool writes it."""
+    assert shell_result(output, failed=failed) == "exit 3"
+
+
+def test_a_head_that_never_ends_takes_linear_time() -> None:
+    """A line that could be split in many ways does not stall a page."""
+    begun = process_time()
+    shell_result("A with code with code with code with code with code\n" * 1_000)
+    shell_result("A" + " with code" * 100_000)
+    assert process_time() - begun < 1
 
 
 def test_lines_are_short() -> None:

@@ -137,7 +137,7 @@ class _Tools:
         message: Annotated[str | None, Field(description="Only this message, whole: its id.")] = None,
         offset: Annotated[int, Field(description="With one message: start at this character.", ge=0)] = 0,
     ) -> Answer:
-        """Reads the last messages of a conversation, oldest first, or those before a message, or one long message."""
+        """Reads the last messages of a conversation, oldest first, or those before a message, or one whole message."""
         return answers.messages(self._store, conversation, last=last, before=before, message=message, offset=offset)
 
     def fork(

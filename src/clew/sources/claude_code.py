@@ -77,8 +77,8 @@ _RECORDS = frozenset({
 
 
 _COMMAND = re.compile(
-    r"(?:<command-message>.*?</command-message>\s*)?<command-name>(?P<title>.*?)</command-name>"
-    r"(?:\s*<command-message>.*?</command-message>)?(?:\s*<command-args>(?P<args>.*?)</command-args>)?",
+    r"(?:<command-message>[^<]*</command-message>\s*)?<command-name>(?P<title>[^<]*)</command-name>"
+    r"(?:\s*<command-message>[^<]*</command-message>)?(?:\s*<command-args>(?P<args>.*?)</command-args>)?",
     re.DOTALL,
 )
 RULES = ShowRules(

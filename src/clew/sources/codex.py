@@ -63,17 +63,18 @@ _NAME = re.compile(rf"rollout-(?P<time>[0-9T-]+?)-(?P<thread>{_UUID})(?:_(?P<par
 _WINDOW = 1 << 27
 """Bytes of memory that a compressed file may ask for."""
 _SHELL = re.compile(
-    r"<user_shell_command>\s*<command>\s*(?P<title>.*?)\s*</command>\s*<result>\s*(?P<text>.*?)\s*</result>"
+    r"<user_shell_command>\s*<command>(?>(?P<title>.*?)</command>\s*<result>)(?P<text>.*?)</result>"
     r"\s*</user_shell_command>",
     re.DOTALL,
 )
+_AGENTS_FILE = re.compile(r"# AGENTS\.md instructions for [^\n]*\n\s*<INSTRUCTIONS>.*", re.DOTALL)
 RULES = ShowRules(
     notes=(
         NoteRule("interruption", re.compile(r"<turn_aborted>.*?</turn_aborted>", re.DOTALL)),
         NoteRule("shell", _SHELL),
         tag("instructions", "environment_context", "Environment"),
         tag("instructions", "user_instructions", "Project instructions"),
-        NoteRule("instructions", re.compile(r"# AGENTS\.md instructions.*", re.DOTALL), "Project instructions"),
+        NoteRule("instructions", _AGENTS_FILE, "Project instructions"),
         tag("instructions", "permissions instructions|collaboration_mode", "Permissions"),
         tag("instructions", "skill", "Skill"),
         tag("reminder", "subagent_notification", "Subagent"),

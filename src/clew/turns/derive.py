@@ -93,6 +93,20 @@ def items(entries: Iterable[Entry], rules: ShowRules = PLAIN, *, project: str = 
     return [item for turn in turns(entries, rules, project=project) for item in turn]
 
 
+def late_results(page: Iterable[Entry], after: Iterable[Entry]) -> list[Entry]:
+    """Those of the messages after a page that have the results of calls on it."""
+    waiting: set[str] = set()
+    for one in page:
+        waiting.update(call.id for call in one.calls)
+        waiting.difference_update(result.call_id for result in one.results)
+    found = []
+    for one in after:
+        if waiting and one.is_result and not waiting.isdisjoint(result.call_id for result in one.results):
+            waiting.difference_update(result.call_id for result in one.results)
+            found.append(one)
+    return found
+
+
 def split_prompt(one: Entry, rules: ShowRules = PLAIN) -> TypedText:
     """What the user typed in a message, and what the program wrote in it. Both are empty for other messages."""
     message = one.message
@@ -177,32 +191,47 @@ def _split(one: Entry | None, text: str, rules: ShowRules) -> tuple[str, list[Pr
     """A text without what the program wrote at its beginning and at its end, and notes of that."""
     notes: list[ProgramNote] = []
     at = 0
-    while found := next((made for rule in rules.notes if (made := _match(one, text, at, rule)) is not None), None):
+    while found := _first(one, text, at, rules, len(text)):
         note, at = found
         notes.append(note)
-    rest = text[at:].lstrip("\r\n") if at else text
-    while (end := rest.rstrip()).endswith(">") and (begin := end.rfind(f"<{end[end.rfind('</') + 2 : -1]}")) > 0:
-        last = next((made for rule in rules.notes if (made := _match(one, end, begin, rule)) is not None), None)
-        if last is None or last[1] != len(end):
+    while at and text[at : at + 1] in ("\r", "\n"):
+        at += 1
+    end = len(text)
+    while text.endswith(">", at, stop := _without_space(text, at, end)):
+        name = text[text.rfind("</", at, stop) + 2 : stop - 1]
+        begin = text.rfind(f"<{name}", at, stop)
+        if begin <= at or (found := _first(one, text, begin, rules, stop)) is None or found[1] != stop:
             break
-        notes.append(last[0])
-        rest = end[:begin].rstrip()
-    return rest, notes
+        notes.append(found[0])
+        end = _without_space(text, at, begin)
+    return text[at:end], notes
 
 
-def _match(one: Entry | None, text: str, at: int, rule: NoteRule) -> tuple[ProgramNote, int] | None:
+def _without_space(text: str, at: int, end: int) -> int:
+    """Where a part of a text ends without the space at its end."""
+    while end > at and text[end - 1].isspace():
+        end -= 1
+    return end
+
+
+def _first(one: Entry | None, text: str, at: int, rules: ShowRules, end: int) -> tuple[ProgramNote, int] | None:
+    """The note of the first rule that fits, and where it ends."""
+    return next((made for rule in rules.notes if (made := _match(one, text, at, rule, end)) is not None), None)
+
+
+def _match(one: Entry | None, text: str, at: int, rule: NoteRule, end: int) -> tuple[ProgramNote, int] | None:
     kind, pattern, title = rule
     begin = at
-    while begin < len(text) and text[begin] in " \t\r\n":
+    while begin < end and text[begin] in " \t\r\n":
         begin += 1
-    found = pattern.match(text, begin) if begin < len(text) else None
+    found = pattern.match(text, begin, end) if begin < end else None
     if found is None or found.end() == at:
         return None
     groups = found.groupdict()
     named = " ".join(" ".join(filter(None, (groups.get("title"), groups.get("args")))).split())
-    shown = groups.get("text") if "text" in groups else "" if named else found[0]
+    shown = (groups["text"] or "").strip() if "text" in groups else "" if named else found[0].strip("\r\n")
     entries = () if one is None else (one,)
-    return ProgramNote(kind, entries, named or title or _TITLES.get(kind, ""), (shown or "").strip("\r\n")), found.end()
+    return ProgramNote(kind, entries, named or title or _TITLES.get(kind, ""), shown), found.end()
 
 
 class _Open:

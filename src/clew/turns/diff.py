@@ -10,7 +10,7 @@ from typing import NamedTuple
 COMPARED = 4_000
 """Lines of the larger text up to which two texts are compared; beyond that all lines count as replaced."""
 _PATCHED = re.compile(r"\*\*\* (?:Update|Add|Delete) File: (.+)")
-_HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
+_HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 
 class DiffLine(NamedTuple):
@@ -35,25 +35,18 @@ def compare(before: str, after: str, read: int | None = None) -> list[DiffLine]:
 
 def patch(text: str, read: int | None = None) -> list[DiffLine]:
     """The lines of a patch, as `diff` or as the patch tools of agents write them."""
-    lines = text.splitlines()[:read]
-    return list(_number_lines(line for line in lines if not line.startswith(("--- ", "+++ "))))
+    return list(_number_lines(line for _, line in _lines(text.splitlines()[:read]) if line is not None))
 
 
 def patched_files(text: str, read: int | None = None) -> dict[str, list[DiffLine]]:
     """The lines of a patch for each file that it names, in order."""
     parts: dict[str, list[str]] = {}
     inside: list[str] = []
-    before = ""
-    for line in text.splitlines()[:read]:
-        if found := _PATCHED.match(line):
-            inside = parts.setdefault(found[1], [])
-        elif line.startswith("+++ ") and before:
-            name = line[4:].partition("\t")[0]
-            name = before if name == "/dev/null" else name
-            inside = parts.setdefault(name.removeprefix("a/" if name == before else "b/"), [])
-        elif not line.startswith("--- "):
+    for name, line in _lines(text.splitlines()[:read]):
+        if name is not None:
+            inside = parts.setdefault(name, [])
+        elif line is not None:
             inside.append(line)
-        before = line[4:].partition("\t")[0] if line.startswith("--- ") else ""
     return {name: list(_number_lines(lines)) for name, lines in parts.items()}
 
 
@@ -68,7 +61,7 @@ def _number_lines(lines: Iterable[str]) -> Iterator[DiffLine]:
     known = False
     for line in lines:
         if found := _HUNK.match(line):
-            old, new, known = int(found[1]), int(found[2]), True
+            old, new, known = int(found[1]), int(found[3]), True
             yield DiffLine("@", None, None, line)
         elif line.startswith(("@@", "***", "diff ", "index ")):
             known = False
@@ -82,3 +75,49 @@ def _number_lines(lines: Iterable[str]) -> Iterator[DiffLine]:
         else:
             yield DiffLine(" ", old if known else None, new if known else None, line[1:])
             old, new = old + 1, new + 1
+
+
+def _lines(lines: list[str]) -> Iterator[tuple[str | None, str | None]]:
+    """Each line of a patch, with the name of the file that begins there; None for a line that only names files.
+
+    In a hunk, ``--- x`` is a removed line that begins with ``-- ``, as comments of SQL do. A hunk ends with its last
+    line, or before a header that another hunk follows, as models often write wrong counts or none. The patches that
+    begin with ``***`` have no such headers.
+    """
+    old = new = 0  # lines of the hunk that are still to come
+    counted, by_agent, skipped = True, False, False
+    for number, line in enumerate(lines):
+        if skipped:
+            skipped = False
+        elif found := _PATCHED.match(line):
+            by_agent = True
+            yield found[1], line
+        elif not by_agent and _is_header(lines[number : number + 3], counted, old, new):
+            yield _name(line, lines[number + 1]), None
+            old, new, counted, skipped = 0, 0, True, True
+        else:
+            if line.startswith("@@"):
+                hunk = _HUNK.match(line)
+                counted = hunk is not None
+                old, new = (0, 0) if hunk is None else (int(hunk[2] or 1), int(hunk[4] or 1))
+            elif line.startswith("diff "):
+                old, new, counted = 0, 0, True
+            elif not line.startswith("\\"):
+                old, new = max(0, old - (line[:1] != "+")), max(0, new - (line[:1] != "-"))
+            yield None, line
+
+
+def _is_header(lines: list[str], counted: bool, old: int, new: int) -> bool:
+    """True if the first two of these lines name a file."""
+    if not lines[0].startswith("--- ") or not lines[1:] or not lines[1].startswith("+++ "):
+        return False
+    if counted and not old and not new:
+        return True
+    is_end = counted and old == new == 1
+    return not is_end and len(lines) == 3 and lines[2].startswith("@@")
+
+
+def _name(before: str, after: str) -> str:
+    """The name of a file in its two lines; the old one if it is deleted."""
+    old, new = (line[4:].partition("\t")[0] for line in (before, after))
+    return old.removeprefix("a/") if new in ("/dev/null", old) else new.removeprefix("b/")

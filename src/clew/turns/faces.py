@@ -42,11 +42,21 @@ _BEFORE = ("old_string", "old_str", "old_text", "oldText", "oldString", "old_sou
 _AFTER = ("new_string", "new_str", "new_text", "newText", "newString", "new_source")
 _WHOLE = ("content", "file_text", "contents")
 _PATCH = ("patch", "patchText", "diff", "input", "command", "cmd")
-_AGENT = ("subagent_type", "agent_type", "agent_name", "agentName", "agent", "mode")
 _FILE = ("file_path", "filePath", "path", "filepath", "filename", "absolute_path", "notebook_path")
-_EXIT = re.compile(r"(?:exit(?:ed with)?(?: code| status)?|Exit code)[: ]+(\d+)", re.IGNORECASE)
-_HEAD = re.compile(r"(?:[A-Z][\w ]*(?:: | with code )[^\n]*\n){1,6}Output:\n")
+_HEAD = re.compile(r"(?>[A-Z][\w ]{0,40}(?:: | with code )[^\n]{0,200}\n){1,6}+Output:\n")
 """What Codex writes above the output of a command."""
+_EXIT_IN_HEAD = re.compile(r"^(?:Exit code: |Process exited with code )(\d+)$", re.MULTILINE)
+_FIRST_LINE = re.compile(r"(?:Exit code|Command failed with exit code) (\d+)\b[^\n]{0,200}(?:\n|\Z)")
+"""What Claude Code and Cline write above the output of a command that failed."""
+_LAST_LINE = re.compile(r"(?:\A|\n)(?:\[?Command exited with code|<exited with exit code) (\d+)[\]>]?\s{0,9}\Z")
+"""What pi, goose, Cline and Copilot write below it."""
+_GEMINI = re.compile(
+    r"\nExit Code: (\d+)(?:\n(?:Signal|Background PIDs|Process Group PGID): [^\n]{0,200}){0,3}"
+    r"(?:\n</untrusted_context>)?\s{0,9}\Z"
+)
+"""What Gemini and Qwen write below it; above it is a line with a label."""
+_LABELLED = ("Command: ", "Output: ", "<untrusted_context>\nOutput: ")
+_TAIL = 1_000
 _STATES = {"completed": "done", "done": "done", "in_progress": "now", "in-progress": "now", "cancelled": "dropped"}
 COUNTED = 5_000
 """Lines of a text that are compared to count what changed."""
@@ -209,7 +219,7 @@ def summary(step: Step) -> str:
         added, removed = diff.counts(lines)
         return " ".join([*([f"+{added:,}"] if added or not removed else []), *([f"−{removed:,}"] if removed else [])])
     text = result_text(result)
-    if step.kind == "shell" and (code := exit_code(text)) is not None:
+    if step.kind == "shell" and (code := exit_code(result)) is not None:
         words = [f"exit {code}"]
     elif result.is_error:
         words = ["error"]
@@ -222,10 +232,30 @@ def summary(step: Step) -> str:
     return " · ".join([*(words or ["no output"]), *([took] if took else [])])
 
 
-def exit_code(text: str) -> str | None:
-    """The exit code that the output of a shell names."""
-    found = _EXIT.search(text[:2000] + text[-2000:]) or re.search(r'"exit_code":(\d+)', text[-200:])
+def exit_code(result: ToolResult) -> str | None:
+    """The exit code that a shell tool writes around the output of a command. What the command prints is not read."""
+    text = result_text(result)
+    if text.startswith("{"):
+        return _exit_in_json(text)
+    if head := _HEAD.match(text):
+        found = _EXIT_IN_HEAD.search(head[0])
+    elif text.startswith(_LABELLED):
+        found = _GEMINI.search(text[-_TAIL:])
+    elif result.is_error:
+        found = _FIRST_LINE.match(text) or _LAST_LINE.search(text[-_TAIL:])
+    else:
+        found = None
     return None if found is None else found[1]
+
+
+def _exit_in_json(text: str) -> str | None:
+    """The exit code in the JSON that Codex makes of a result."""
+    try:
+        found = msgspec.json.decode(text)
+        code = found["metadata"]["exit_code"] if set(found) == {"output", "metadata"} else None
+    except (msgspec.MsgspecError, KeyError, TypeError, RecursionError):
+        return None
+    return str(code) if type(code) is int else None
 
 
 def panels(step: Step, read: int | None = None) -> list[Panel]:

@@ -34,8 +34,9 @@ class NoteRule(NamedTuple):
 
     kind: NoteKind
     pattern: re.Pattern[str]
-    """Matched at the beginning of a text, and again after each match. Its group ``text`` is what to show; its groups
-    ``title`` and ``args`` are the line above."""
+    """Matched at the beginning of a text, and again after each match. Its group ``text`` is what to show, without the
+    space around it; its groups ``title`` and ``args`` are the line above. It must take linear time on any text: nothing
+    that may repeat follows something else that may repeat over the same characters."""
     title: str = ""
 
 
@@ -68,7 +69,7 @@ PLAIN = ShowRules()
 
 def tag(kind: NoteKind, names: str, title: str = "") -> NoteRule:
     """The rule for text between tags: ``names`` is a pattern of the tag's name."""
-    return NoteRule(kind, re.compile(rf"<(?P<tag>{names})\b[^>]*>\s*(?P<text>.*?)\s*</(?P=tag)>", re.DOTALL), title)
+    return NoteRule(kind, re.compile(rf"<(?P<tag>{names})\b[^>]*>(?P<text>.*?)</(?P=tag)>", re.DOTALL), title)
 
 
 class Entry(NamedTuple):

@@ -19,7 +19,7 @@ from clew.exports.render.text import inline, one_line, plain
 from clew.sources.registry import rules_for
 from clew.store.session import Session
 from clew.store.windows import Leaving, leaving, seams, window
-from clew.turns.derive import items
+from clew.turns.derive import items, late_results
 from clew.turns.model import Entry, Item, ModelAnswer, ProgramNote, entry
 from clew.web.downloads import media_in
 from clew.web.files import ChangedFile, changed_files
@@ -90,7 +90,7 @@ def view(
     links = _links(site, session, head)
     turns = seams(session, head=head)
     compacted = turns[-1] if turns else 0
-    shown = [*entries, *(one for one in more if one.is_result)]
+    shown = [*entries, *late_results(entries, more)]
     renderer = Renderer(links, compacted=compacted, names=_names(session))
     branches = _branches(site, session, leaving(session, head=head))
     forks: dict[int, list[SideBranch]] = {}

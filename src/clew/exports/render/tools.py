@@ -181,7 +181,7 @@ def _question(panel: faces.Question) -> str:
         for option in panel.options[:MOST]
     )
     other = panel.answer and panel.answer not in panel.options
-    answer = f'<p class="lab">ModelAnswer</p><div class="body typed">{plain(panel.answer)}</div>' if other else ""
+    answer = f'<p class="lab">Answer</p><div class="body typed">{plain(panel.answer)}</div>' if other else ""
     return (
         f'<div class="body"><p>{plain(panel.text)}</p></div>'
         f"{f'<ul class={chr(34)}todos{chr(34)}>{options}</ul>' if options else ''}{answer}"
