@@ -131,7 +131,7 @@ def tool_title(name: str) -> str:
 
 def rules_named(name: str) -> ShowRules:
     """How the program of the source with this name shows conversations."""
-    return getattr(_find(name), "rules", PLAIN)
+    return getattr(_find(name), "rules", PLAIN)  # see `SourceWithRules`
 
 
 def rules_for(session: Session) -> ShowRules:
