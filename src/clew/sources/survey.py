@@ -70,7 +70,8 @@ def _title(source: Source, where: Iterable[str]) -> str:
 
 def _count(source: Source, where: Iterable[str], files: list[Item], budget: int) -> tuple[History, int]:
     size = sum(item.size for item in files)
-    conversations, traces, projects, messages, used, read = set[str](), set[str](), set[str](), 0, 0, 0
+    conversations, traces, projects, used, read = set[str](), set[str](), set[str](), 0, 0
+    messages = set[int]()  # hashes of ids: a fork has copies, which an import stores once
     oldest: datetime | None = None
     newest: datetime | None = None
     for item in sorted(files, key=lambda item: -item.modified):
@@ -85,7 +86,7 @@ def _count(source: Source, where: Iterable[str], files: list[Item], budget: int)
                     traces |= {part.conversation} if part.agent is not None or part.owner is not None else set()
                 elif isinstance(part, Entry) and part.message is not None and not part.inherited:
                     conversations.add(part.conversation)
-                    messages += 1
+                    messages.add(hash(part.id))
                     if part.created_at is not None:
                         oldest = part.created_at if oldest is None else min(oldest, part.created_at)
                         newest = part.created_at if newest is None else max(newest, part.created_at)
@@ -98,6 +99,7 @@ def _count(source: Source, where: Iterable[str], files: list[Item], budget: int)
 
     history = History(
         source.name, _title(source, where), tuple(where), len(files), size, len(projects),
-        whole(len(conversations - traces)), whole(messages), oldest, newest, source.deletes_after, read == len(files),
+        whole(len(conversations - traces)), whole(len(messages)), oldest, newest,
+        source.deletes_after, read == len(files),
     )  # fmt: skip
     return history, used
