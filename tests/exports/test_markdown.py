@@ -19,6 +19,8 @@ import clew
 from clew import exports
 from clew.base.messages import Media, Opaque, Text, ToolCall, ToolResult
 from clew.exports.to_markdown import as_typed, fenced, markdown
+from clew.providers.prices import Prices, read_price
+from clew.store.usage import conversation_usage
 from tests.turns.test_derive import PIXEL
 
 READER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
@@ -170,3 +172,20 @@ def test_levels_of_detail(store: clew.Store) -> None:
     for level, expected in shown.items():
         text = "\n".join(markdown(session, session.path(), detail=level))  # type: ignore[arg-type]
         assert [word for word in words if word in text] == expected, level
+
+
+def test_tokens_and_cost_are_those_of_clew_usage(store: clew.Store) -> None:
+    """The facts of an export count cached input, have list prices, and a user's own prices where they are given."""
+    session = store.sessions.create()
+    used = {"input_tokens": 5, "cache_read_input_tokens": 100_000, "output_tokens": 2}
+    raw = {"id": "m", "role": "assistant", "model": "claude-opus-4-5", "content": "x", "usage": used}
+    session.append([clew.native("anthropic", raw), clew.assistant("y", usage=clew.Usage(input=1, output=1))])
+    total = conversation_usage(session).total
+    assert (total.lanes.all_input, total.unpriced) == (100_006, 1)
+    facts = "".join(exports.html(session, ()))
+    assert "<dd>100,006 tokens in, 3 out</dd><dt>Cost</dt><dd>$0.0501+</dd>" in facts
+    front = list(exports.markdown(session, (), front_matter=True))
+    assert {"tokens_in: 100006", "tokens_out: 3", "cost: 0.050075", "cost_unknown: 1"} <= set(front)
+    own = Prices({"claude-opus-4-5": read_price("input=0 output=1000000")})
+    assert "<dt>Cost</dt><dd>$2.00+</dd>" in "".join(exports.html(session, (), prices=own))
+    assert "cost: 2.0" in list(exports.markdown(session, (), front_matter=True, prices=own))

@@ -217,6 +217,9 @@ def test_unknown_is_not_zero(store: clew.Store) -> None:
     assert "foot" not in one + zero
     assert "1,200 in · 3 out" in two
     assert "$0.13" in three
+    extra = {"usage": {"input": 100, "cached": 90, "output": 3}}
+    (four,) = items([entry(session.append(clew.native("openai", {"role": "assistant", "content": "d"}, extra=extra)))])
+    assert "10 in · 90 cached · 3 out" in Renderer().article(four)
 
 
 def test_attachments_are_named(store: clew.Store) -> None:

@@ -200,12 +200,45 @@ def garbage(path: Path) -> None:
     ],
     ids=["body", "key", "types", "numbers", "swapped", "table", "file"],
 )
-def test_a_damaged_image_is_made_again(path: Path, damage: Callable[[Path], object]) -> None:
-    """Damage to the images costs time, and changes no result."""
+def test_damaged_images_change_no_result(path: Path, damage: Callable[[Path], object]) -> None:
+    """Damage to the images only costs time."""
     found = search(path)
     damage(path)
     assert search(path) == found
     assert search(path) == found
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "body = CAST(x'02' || randomblob(length(body) - 1) AS BLOB)",
+        "wrapped_key = randomblob(93)",
+        "body = 'text', wrapped_key = 7",
+    ],
+)
+def test_an_image_that_does_not_open_is_made_again(path: Path, damage: str, indexed: list[int]) -> None:
+    """The first process that cannot open the image of a full part replaces it; the next one loads it."""
+    found = search(path)
+    change(path, f"UPDATE images SET {damage} WHERE low = 21")
+    indexed.clear()
+    assert search(path) == found
+    again = [number for number in indexed if 21 <= number <= 30]
+    assert len(again) == 2 * 10
+    indexed.clear()
+    assert search(path) == found
+    assert not [number for number in indexed if 21 <= number <= 30]
+
+
+def test_an_image_of_another_layout_is_made_again(
+    path: Path, indexed: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A version of clew with another layout replaces each image once."""
+    found = search(path)
+    monkeypatch.setattr("clew.backends.fts_tables._IMAGE", b"\x7f")
+    assert search(path) == found
+    indexed.clear()
+    assert search(path) == found
+    assert len(indexed) < 2 * 10
 
 
 def test_a_process_killed_while_it_writes_leaves_whole_images(path: Path, indexed: list[int]) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import clew
 from clew.base.messages import Native, Text, ToolCall, ToolResult, Usage
+from clew.providers.usage import AnswerUsage, Lanes
 from clew.sources.aider import Aider
 from clew.sources.claude_code import RULES, ClaudeCode
 from clew.sources.cline import RULES as CLINE
@@ -306,7 +307,7 @@ def test_a_change_of_the_model_is_a_note() -> None:
 
 
 def test_unknown_usage_is_not_zero() -> None:
-    """An answer with zeros, and one without counts, has no tokens to show; lanes are added."""
+    """An answer with zeros, and one without counts, has no tokens to show; lines of one count once."""
     (answer,) = made(clew.assistant("a", usage=Usage(input=0, output=0)))
     assert outline([answer]) == ["AI: a"]
     first, second = ({"id": "m", "role": "assistant", "content": [{"type": "text", "text": "x"}]} for _ in "ab")
@@ -314,9 +315,9 @@ def test_unknown_usage_is_not_zero() -> None:
     found = made(
         Native("anthropic", _json(first), extra=extra), Native("anthropic", _json(second), extra=extra), rules=RULES
     )
-    assert outline(found) == ["AI: x | x [10 in, 14 cached, 2 out]"]
+    assert outline(found) == ["AI: x | x [5 in, 7 cached, 1 out]"]
     assert isinstance(found[0], ModelAnswer)
-    assert found[0].usage == Usage(input=10, output=2, cached=14)
+    assert found[0].usage == AnswerUsage("m", "", Lanes(5, 7, 0, 0, 1), None)
     assert found[0].id == "m"
 
 

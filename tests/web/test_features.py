@@ -236,6 +236,19 @@ def test_thinking_is_found_inside_a_conversation(client: Client, session: clew.S
     assert answer.headers["location"] == f"/c/{session.id}?find=zebra#m7"
 
 
+def test_a_comparison_counts_as_usage_does(client: Client, store: clew.Store) -> None:
+    """Tokens in have cached input, and the cost is the list price if no tool noted one."""
+    session = store.sessions.create()
+    session.append([clew.user("a"), clew.user("b")])
+    fork = session.fork(at=session.path()[0])
+    used = {"input_tokens": 5, "cache_read_input_tokens": 100_000, "output_tokens": 2}
+    raw = {"id": "m", "role": "assistant", "model": "claude-opus-4-5", "content": "x", "usage": used}
+    fork.append([clew.native("anthropic", raw)] * 2)
+    page = client.get(f"/c/{session.id}/compare?b={fork.head_id}").text
+    assert "<td>100,005 in · 2 out</td>" in page
+    assert "<td>$0.0501</td>" in page
+
+
 def test_a_comparison_can_be_chosen_and_swapped(client: Client, session: clew.Session) -> None:
     """Without a choice the first other branch is compared; forms and links lead to the other ones."""
     left = session.branches()[0].head_id

@@ -7,6 +7,7 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -485,3 +486,28 @@ def test_how_to_reach_a_server_is_for_its_user_alone(client: Client, tmp_path: P
         assert client.ask(url.removeprefix(client.origin), headers={"Cookie": None}).status == 303
     assert not path.exists()
     assert fresh_url(str(path)) is None
+
+
+@pytest.mark.parametrize(
+    "answer", [b"\x1b]0;owned\x07" + b"a" * 43, b"a" * 43 + b"&to=//x", b"a" * 50_000_000, b"", b"\xff"]
+)
+def test_another_program_on_the_port_of_a_killed_server(tmp_path: Path, answer: bytes) -> None:
+    """Its answer is not shown unless it is a token, and not read further than that."""
+    path, left = tmp_path / "serve", []
+    with socket.create_server(("127.0.0.1", 0)) as other:
+
+        def reply() -> None:
+            with other.accept()[0] as connection:
+                connection.recv(10_000)
+                connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+                try:
+                    connection.sendall(answer)
+                except OSError:
+                    left.append(True)
+
+        thread = threading.Thread(target=reply)
+        thread.start()
+        path.write_text(f"{other.getsockname()[1]} {'s' * 43}")
+        assert fresh_url(str(path)) is None
+        thread.join()
+    assert bool(left) == (len(answer) > 1000)

@@ -287,13 +287,13 @@ class FtsTables:
             )
             return _IMAGE + len(places).to_bytes(4, "little") + places.tobytes() + self.conn.serialize(name="image")
 
-    def load(self, part: Part, image: bytes) -> None:
-        """Puts a part in place from its image, or an empty one if the image has another layout."""
+    def load(self, part: Part, image: bytes) -> bool:
+        """Puts a part in place from its image; an empty one, and False, if the image has another layout."""
         empty = part._replace(done=part.low - 1)
         start = _places_end(image)
         if image[:1] != _IMAGE or start > len(image):
             self.put(empty)
-            return
+            return False
         with self._attached():
             self.conn.deserialize(image[start:], name="image")
             self.conn.execute("BEGIN IMMEDIATE")
@@ -308,6 +308,7 @@ class FtsTables:
                 self.conn.execute(
                     "UPDATE parts SET done = ? WHERE mode = ? AND low = ?", (part.done, part.mode, part.low)
                 )
+        return True
 
     @contextmanager
     def _attached(self) -> Iterator[None]:

@@ -18,6 +18,7 @@ from clew.exports.images import ENDINGS, read_image
 from clew.exports.to_html import html
 from clew.exports.to_markdown import Detail, markdown
 from clew.exports.to_native import native, native_files
+from clew.providers.prices import Prices
 from clew.store.jsonl import jsonl, refuse_export
 from clew.store.session import Session
 from clew.store.store import Store
@@ -55,12 +56,14 @@ def write(
     form: Form = "jsonl",
     detail: Detail = "full",
     progress: Progress | None = None,
+    prices: Prices | None = None,
 ) -> Exported:
     """Writes these conversations, or all of the store, readable by their owner alone. Complete when it returns.
 
     JSONL is one file. So is CPE's form, and that file must not exist yet: Conflict. The other forms are one file if
     one conversation is given and `path` is not a folder, and otherwise a folder with a file for each; native, with the
-    files that they came from, also those of subagents. A file is replaced as a whole; other files of the folder stay.
+    files that they came from, also those of subagents. `prices` are a user's own and the list, for the cost in Markdown
+    and HTML; without them the list alone. A file is replaced as a whole; other files of the folder stay.
     """
     if form not in FORMS:
         raise Invalid(f"an export is {', '.join(FORMS)}, not {form!r}")
@@ -84,7 +87,7 @@ def write(
     for number, session in enumerate(many):
         name = target if single else os.path.join(target, file_name(session, FORMS[form]))
         try:
-            _write(name, parts(store, session, form, detail, beside=name))
+            _write(name, parts(store, session, form, detail, beside=name, prices=prices))
         except (NotFound, Invalid) as error:  # deleted meanwhile; not imported from a tool
             if single:
                 raise
@@ -173,15 +176,23 @@ class _Images:
         return quote(f"{os.path.basename(self._folder)}/{name}")
 
 
-def parts(store: Store, session: Session, form: Form, detail: Detail, *, beside: str | None = None) -> Iterator[bytes]:
+def parts(
+    store: Store,
+    session: Session,
+    form: Form,
+    detail: Detail,
+    *,
+    beside: str | None = None,
+    prices: Prices | None = None,
+) -> Iterator[bytes]:
     """The pieces of one conversation's file. The images of Markdown go beside the file that is named."""
     if form == "native":
         return native(store, session)
     save = None if beside is None else _Images(session, beside).save
     lines = (
-        markdown(session, session.history(), detail=detail, front_matter=True, save=save)
+        markdown(session, session.history(), detail=detail, front_matter=True, save=save, prices=prices)
         if form == "markdown"
-        else html(session, session.history(), fold=detail != "full")
+        else html(session, session.history(), fold=detail != "full", prices=prices)
     )
     return (f"{line}\n".encode() for line in lines)
 

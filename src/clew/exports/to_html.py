@@ -17,9 +17,11 @@ from clew.errors import ClewError
 from clew.exports.images import read_image
 from clew.exports.render.message import Links, Renderer
 from clew.exports.render.text import SHORT, WHOLE, inline, limited, one_line
+from clew.providers.prices import Prices
 from clew.sources.registry import rules_for, tool_title
 from clew.store.origin import origin_of
 from clew.store.session import Session
+from clew.store.usage import conversation_usage
 from clew.turns.derive import stream
 from clew.turns.model import PLAIN, UserPrompt, entry
 from clew.turns.words import money, short_model
@@ -36,12 +38,18 @@ _FILTERS = (
 
 
 def html(
-    session: Session | None, nodes: Iterable[Node], *, fold: bool = False, of: Session | None = None
+    session: Session | None,
+    nodes: Iterable[Node],
+    *,
+    fold: bool = False,
+    of: Session | None = None,
+    prices: Prices | None = None,
 ) -> Iterator[str]:
     """The conversation as an HTML page. No text of a message becomes a tag, an image from elsewhere or a script.
 
     With `fold`, thinking and tools are collapsed, and long texts are cut, each with a notice. `of` is the session that
-    messages without a heading belong to. The outline stands at the end: the page is written while it is read.
+    messages without a heading belong to; `prices` are a user's own and the list, without them the list alone. The
+    outline stands at the end: the page is written while it is read.
     """
     of = session or of
     title = inline(one_line(session.title or "Untitled")) if session is not None else "Conversation"
@@ -56,7 +64,8 @@ def html(
     )
     yield f"<title>{escape(one_line(session.title or 'Untitled')) if session is not None else title}</title>"
     yield f'<style>{css}</style></head><body class="saved"><main class="talk" id="main">'
-    yield f'<header class="head"><h1>{title}</h1>{"".join(_facts(session)) if session is not None else ""}</header>'
+    facts = "".join(_facts(session, prices)) if session is not None else ""
+    yield f'<header class="head"><h1>{title}</h1>{facts}</header>'
     yield _filters()
     rules, project = (rules_for(of), of.cwd or "") if of is not None else (PLAIN, "")
     renderer = Renderer(Links(media=lambda one, block: inline_image(of, block)), fold=fold)
@@ -82,12 +91,13 @@ def style() -> str:
     return files("clew.exports.render").joinpath("style.css").read_text(encoding="utf-8")
 
 
-def _facts(session: Session) -> Iterator[str]:
+def _facts(session: Session, prices: Prices | None) -> Iterator[str]:
     """The tool, the project, the day, the model and the tokens of a conversation."""
     counters, origin = session.counters, origin_of(session)
     days = f"{session.created_at.astimezone():%Y-%m-%d}", f"{session.updated_at.astimezone():%Y-%m-%d}"
-    tokens = f"{counters.tokens_in:,} tokens in, {counters.tokens_out:,} out" if counters.tokens else ""
-    cost = money(counters.cost) if counters.cost else ""
+    used = conversation_usage(session, prices).total
+    tokens = f"{used.lanes.all_input:,} tokens in, {used.lanes.output:,} out" if used.lanes.total else ""
+    cost = money(used.cost) + ("+" if used.unpriced else "") if used.cost else ""
     facts = [
         ("Tool", tool_title(origin.tool) if origin.tool else ""),
         ("Project", session.cwd or ""),

@@ -11,9 +11,11 @@ import msgspec
 from clew.base.messages import Media, Opaque, Text
 from clew.base.visible import paragraphs, plain
 from clew.engine.node import Node
+from clew.providers.prices import Prices
 from clew.sources.registry import rules_for
 from clew.store.origin import name_of
 from clew.store.session import Session
+from clew.store.usage import conversation_usage
 from clew.turns import faces
 from clew.turns.derive import stream
 from clew.turns.diff import DiffLine
@@ -44,13 +46,15 @@ def markdown(
     front_matter: bool = False,
     save: Save | None = None,
     of: Session | None = None,
+    prices: Prices | None = None,
 ) -> Iterator[str]:
     """The lines of a conversation; hidden characters in it are escaped. With `front_matter`, facts come first.
 
-    `of` is the session that messages without a heading belong to.
+    `of` is the session that messages without a heading belong to; `prices` are a user's own and the list, without them
+    the list alone.
     """
     if session is not None and front_matter:
-        yield from _front_matter(session)
+        yield from _front_matter(session, prices)
     if session is not None:
         yield f"# {_words(session.title or 'Untitled')}"
     of = session or of
@@ -251,10 +255,10 @@ class _Writer:
         yield _words(placeholder(block)) if where is None else f"{'!' * (block.modality == 'image')}[{label}]({where})"
 
 
-def _front_matter(session: Session) -> Iterator[str]:
+def _front_matter(session: Session, prices: Prices | None) -> Iterator[str]:
     source = session.extra.get("source")
     origin = source if isinstance(source, dict) else {}
-    counters = session.counters
+    used = conversation_usage(session, prices).total
     facts = {
         "title": session.title,
         "id": session.id,
@@ -266,9 +270,11 @@ def _front_matter(session: Session) -> Iterator[str]:
         "git_branch": origin.get("branch"),
         "model": session.model,
         "labels": list(session.labels) or None,
-        "messages": counters.messages,
-        "tokens_in": counters.tokens_in,
-        "tokens_out": counters.tokens_out,
+        "messages": session.counters.messages,
+        "tokens_in": used.lanes.all_input,
+        "tokens_out": used.lanes.output,
+        "cost": round(used.cost / 1_000_000, 6) if used.cost or not used.unpriced else None,
+        "cost_unknown": used.unpriced or None,
     }
     yield "---"
     # JSON is YAML, and leaves nothing to be read as a tag, a number or a comment.

@@ -9,6 +9,8 @@ provider.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from functools import reduce
 from typing import Any, NamedTuple
 
 import msgspec
@@ -76,6 +78,12 @@ class AnswerUsage(NamedTuple):
     cost: int | None
     """The cost that the program noted which asked, in millionths of a dollar; None if it noted none."""
 
+    def joined(self, line: AnswerUsage) -> AnswerUsage:
+        """With another line or copy of the same answer, which repeats what earlier ones counted."""
+        lanes = line.lanes if self.lanes is None else self.lanes if line.lanes is None else self.lanes.most(line.lanes)
+        cost = line.cost if self.cost is None else self.cost if line.cost is None else max(self.cost, line.cost)
+        return self._replace(lanes=lanes, cost=cost)
+
 
 class _Fields(msgspec.Struct):
     """The fields of a raw answer that say something of its tokens."""
@@ -128,6 +136,23 @@ def usage_of(said: AnyMessage) -> AnswerUsage | None:
         cost = _noted_beside(line)
     id = found.id if said.provider in ("anthropic", "claude") and isinstance(found.id, str) else None
     return AnswerUsage(id or None, as_word(model), lanes, cost)
+
+
+def usage_of_all(messages: Iterable[AnyMessage]) -> AnswerUsage | None:
+    """The sums of messages with the role of an assistant, each answer once; None if nothing is known."""
+    answers: dict[object, AnswerUsage] = {}
+    for number, said in enumerate(messages):
+        used = usage_of(said)
+        if used is not None:
+            key = number if used.id is None else (used.id, used.model)
+            answers[key] = answers[key].joined(used) if key in answers else used
+    lanes = [one.lanes for one in answers.values() if one.lanes is not None]
+    costs = [one.cost for one in answers.values() if one.cost is not None]
+    if not lanes and not costs:
+        return None
+    first = next(iter(answers.values()))
+    total = reduce(Lanes.plus, lanes) if lanes else None
+    return AnswerUsage(first.id, first.model, total, sum(costs) if costs else None)
 
 
 def _noted_beside(line: list[Any]) -> int | None:

@@ -88,10 +88,7 @@ class Answers:
         before = self._named.get(key)
         if before is not None:
             group, lanes, cost = before
-            if lanes is not None:
-                used = used._replace(lanes=lanes if used.lanes is None else lanes.most(used.lanes))
-            if cost is not None:
-                used = used._replace(cost=cost if used.cost is None else max(cost, used.cost))
+            used = used.joined(AnswerUsage(used.id, used.model, lanes, cost))
         self._named[key] = group, used.lanes, used.cost
 
     def groups(self) -> dict[UsageGroup, Spent]:
@@ -168,16 +165,18 @@ def conversation_usage(session: Session, prices: Prices | None = None) -> Conver
 
 def _nodes(session: Session) -> Iterator[Node]:
     """The messages of a session, then those that only its branches have."""
-    seen, nodes_of = set[Node](), Nodes(Parts.of(session)).path
+    branches, nodes_of = session.branches(), Nodes(Parts.of(session)).path
+    seen = set[str]()
     for node in session.history():
-        seen.add(node)
+        if branches:
+            seen.add(node.id)
         yield node
-    for branch in session.branches():
+    for branch in branches:
         size = 32
         while True:
             nodes = nodes_of(branch.head_id, last=size)
-            if len(nodes) < size or nodes[0] in seen:
+            if len(nodes) < size or nodes[0].id in seen:
                 break
             size *= 4
-        yield from (node for node in nodes if node not in seen)
-        seen.update(nodes)
+        yield from (node for node in nodes if node.id not in seen)
+        seen.update(node.id for node in nodes)

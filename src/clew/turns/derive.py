@@ -9,6 +9,7 @@ import msgspec
 
 from clew.base.messages import Media, Message, Native, Opaque, Text, Thinking, ToolCall, ToolResult
 from clew.errors import Corrupted
+from clew.providers.usage import usage_of_all
 from clew.turns import faces
 from clew.turns.model import (
     PLAIN,
@@ -28,7 +29,7 @@ from clew.turns.model import (
     Unknown,
     UserPrompt,
 )
-from clew.turns.words import add_usage, short_model
+from clew.turns.words import short_model
 
 MARKED = 600
 """Characters at the beginning of a message in which marks are looked for."""
@@ -429,6 +430,6 @@ class _Maker:
             tuple(made.entries),
             tuple(parts),
             next((message.model for message in messages if message.model), None),
-            add_usage(message.usage for message in messages if message.role == "assistant"),
+            usage_of_all(one.node.said for one in made.entries if one.message and one.message.role == "assistant"),
             any(one.is_interrupted for one in made.entries),
         )

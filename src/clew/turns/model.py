@@ -13,9 +13,10 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from clew.base.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, Usage
+from clew.base.messages import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from clew.engine.node import Node
 from clew.errors import Corrupted
+from clew.providers.usage import AnswerUsage
 
 NoteKind = Literal[
     "command", "shell", "output", "reminder", "instructions", "interruption", "compaction", "summary", "model",
@@ -227,8 +228,8 @@ class ModelAnswer(NamedTuple):
     """Its messages, without those of results."""
     parts: tuple[Part, ...]
     model: str | None = None
-    usage: Usage | None = None
-    """The sum over its messages."""
+    usage: AnswerUsage | None = None
+    """The sum over its messages; None if nothing is known."""
     interrupted: bool = False
 
     @property

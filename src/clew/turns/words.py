@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from clew.base.messages import Usage
 from clew.base.visible import many
 from clew.turns.model import ProgramNote
 
 if TYPE_CHECKING:
+    from clew.providers.usage import AnswerUsage
     from clew.store.usage import Spent
 
 _CLAUDE = re.compile(
@@ -49,20 +46,11 @@ def without_colours(text: str) -> str:
     return _COLOUR.sub("", text)
 
 
-def add_usage(parts: Iterable[Usage | None]) -> Usage | None:
-    """The sum of what the messages of an answer used; None if nothing is known."""
-    sums: dict[str, int] = {}
-    for used in parts:
-        for name in () if used is None else used.__struct_fields__:
-            value = getattr(used, name)
-            if type(value) is int:
-                sums[name] = sums.get(name, 0) + value
-    return msgspec.convert(sums, Usage) if sums else None
-
-
-def token_words(used: Usage | None) -> list[str]:
+def token_words(used: AnswerUsage | None) -> list[str]:
     """``1,204 in``, ``89 out``; nothing for an answer whose tokens are unknown or all 0."""
-    counts = [(getattr(used, field, None), word) for field, word in _LANES]
+    if used is None or used.lanes is None:
+        return []
+    counts = [(getattr(used.lanes, lane), word) for lane, word in _LANES]
     return [f"{count:,} {word}" for count, word in counts if count]
 
 

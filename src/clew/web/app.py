@@ -280,7 +280,7 @@ class Pages:
         session, (first, last) = self._site.session(request.path_params["key"]), span_of(request)
         form = request.path_params.get("form") or request.query_params.get("as", "")
         head = request.query_params.get("head") or None
-        return downloads.download(self._site.store, session, form, first, last, head)
+        return downloads.download(self._site.store, session, form, first, last, head, self._site.usage.prices)
 
     def static(self, request: Request) -> Response:
         """A static file, by its name with a hash."""

@@ -9,14 +9,16 @@ from urllib.parse import urlencode
 
 from markupsafe import Markup
 
-from clew.base.messages import Usage
 from clew.base.visible import many, plain
 from clew.engine.node import Node
 from clew.errors import Invalid
 from clew.exports.render.message import Renderer
 from clew.exports.to_markdown import markdown
+from clew.providers.prices import Prices
+from clew.providers.usage import usage_of
 from clew.sources.registry import rules_for
 from clew.store.session import Session
+from clew.store.usage import Answers, UsageGroup, sum_of
 from clew.store.windows import leaving, number_of, window
 from clew.turns.derive import items
 from clew.turns.model import Entry, entry
@@ -135,7 +137,7 @@ def _side(site: Site, session: Session, head: str, common: int, choices: list[Ch
     articles = [Markup(html) for item in shown if (html := renderer.article(item))]
     named = next((one.title for one in choices[1:] if one.head == head), "")
     title = named or (snippet(entries[0].node, site.secrets, 60) if entries else "Nothing after the fork")
-    tokens, cost = _usage_of(entries)
+    tokens, cost = _usage_of(entries, site.usage.prices)
     at = None if head == session.head_id else head
     upto = common + len(entries)
     rest = url(session, head=at, start=window_start(upto + 1), anchor=f"m{upto + 1}") if upto < found.total else ""
@@ -148,15 +150,18 @@ def _side(site: Site, session: Session, head: str, common: int, choices: list[Ch
     )  # fmt: skip
 
 
-def _usage_of(entries: list[Entry]) -> tuple[str, str]:
-    """Tokens and cost of the answers shown; unknown if one is unknown."""
-    used = [one.message.usage or Usage() for one in entries if one.message and one.message.role == "assistant"]
-    known = [one for one in used if one.input is not None and one.output is not None]
-    tokens = f"{sum(one.input or 0 for one in known):,} in · {sum(one.output or 0 for one in known):,} out"
-    costs = [one.cost for one in used if one.cost is not None]
+def _usage_of(entries: list[Entry], prices: Prices) -> tuple[str, str]:
+    """Tokens and cost of the answers shown, with the number of those for which they are unknown."""
+    answers = Answers(prices)
+    for one in entries:
+        used = usage_of(one.node.said) if one.message is not None and one.message.role == "assistant" else None
+        if used is not None:
+            answers.add(used, UsageGroup(one.node.created_at.date().isoformat(), used.model))
+    total = sum_of(answers.groups().values())
+    tokens = f"{total.lanes.all_input:,} in · {total.lanes.output:,} out"
     return (
-        _say_known(tokens, len(known), len(used)),
-        _say_known(money(sum(costs)), len(costs), len(used)),
+        _say_known(tokens, total.answers - total.uncounted, total.answers),
+        _say_known(money(total.cost) if total.cost else "$0", total.answers - total.unpriced, total.answers),
     )
 
 

@@ -22,6 +22,7 @@ from clew.exports.to_files import FORMS, exportable, file_name, parts
 from clew.exports.to_html import html
 from clew.exports.to_markdown import markdown
 from clew.exports.to_native import NativeFile, native_files
+from clew.providers.prices import Prices
 from clew.store.jsonl import jsonl
 from clew.store.session import Session
 from clew.store.store import Store
@@ -38,7 +39,13 @@ _UNSAFE = re.compile(r"[^\w.-]+")
 
 
 def download(
-    store: Store, session: Session, form: str, first: int, last: int | None, head: str | None = None
+    store: Store,
+    session: Session,
+    form: str,
+    first: int,
+    last: int | None,
+    head: str | None = None,
+    prices: Prices | None = None,
 ) -> Response:
     """The conversation, or its messages from `first` to `last`, as a file that no browser runs. NotFound; Invalid."""
     exportable([session])
@@ -54,9 +61,9 @@ def download(
     elif form == "jsonl":
         pieces = jsonl(store, [session])
     elif form == "json" or partial:
-        pieces = _part(session, form, between(session, first, last, head=head))
+        pieces = _part(session, form, between(session, first, last, head=head), prices)
     else:
-        pieces = parts(store, session, form, "full")  # type: ignore[arg-type]
+        pieces = parts(store, session, form, "full", prices=prices)  # type: ignore[arg-type]
     end = next((end for known, end in FORMS.items() if known == form), ".json")
     name = file_name(session, ".zip" if len(files) > 1 else end)
     name = name.encode("ascii", "replace").decode().replace("?", "_")
@@ -114,14 +121,14 @@ class _Written:
         return b"".join(parts)
 
 
-def _part(session: Session, form: str, nodes: Iterable[Node]) -> Iterator[bytes]:
+def _part(session: Session, form: str, nodes: Iterable[Node], prices: Prices | None) -> Iterator[bytes]:
     if form == "json":
         yield b'{"conversation":' + msgspec.json.encode(session_value(session)) + b',"messages":['
         for number, node in enumerate(nodes):
             yield (b"," if number else b"") + msgspec.json.encode(node_value(node))
         yield b"]}\n"
         return
-    lines = markdown(session, nodes) if form == "markdown" else html(session, nodes)
+    lines = markdown(session, nodes) if form == "markdown" else html(session, nodes, prices=prices)
     yield from (f"{line}\n".encode() for line in lines)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -33,6 +34,7 @@ PATIENCE = 20.0
 """Seconds that a connection has to send its request."""
 GRACE = 0.5
 """Seconds that requests have to finish at shutdown."""
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{43}").fullmatch
 
 
 def listen(port: int, *, strict: bool = False) -> socket.socket:
@@ -151,10 +153,12 @@ def fresh_url(path: str) -> str | None:
         with closing(connection):
             connection.request("GET", FRESH, headers={"Authorization": f"Bearer {secret}"})
             answer = connection.getresponse()
-            token = answer.read().decode().strip()
+            token = answer.read(100).decode().strip()
     except (OSError, ClewError, ValueError, HTTPException):
         return None
-    return f"http://{HOST}:{port}{ENTER}?token={token}" if answer.status == 200 else None
+    if answer.status != 200 or not _TOKEN(token):  # another program has the port of a server that was killed
+        return None
+    return f"http://{HOST}:{port}{ENTER}?token={token}"
 
 
 def _read(path: str) -> str:

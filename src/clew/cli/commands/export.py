@@ -22,6 +22,7 @@ from clew.cli.output.text import is_terminal, out, warn
 from clew.cli.output.times import since_option
 from clew.cli.setup.find import find_point
 from clew.cli.setup.open_store import open_for_reading, store_option
+from clew.cli.setup.settings import prices
 from clew.exports.to_files import FORMS, Exported, Form, cpeconvo, exportable, parts, write
 from clew.store.jsonl import jsonl, restore
 
@@ -85,7 +86,7 @@ def export(
         if output is None:
             ctx.exit(_print(store, chosen, kind, detail))
         with ProgressLine("exporting") as progress:
-            done = write(store, output, chosen, form=kind, detail=detail, progress=progress)
+            done = write(store, output, chosen, form=kind, detail=detail, progress=progress, prices=prices())
     _report(done, form)
     ctx.exit(_warn(done.damaged, done.refused))
 
@@ -118,7 +119,7 @@ def _print(store: clew.Store, chosen: list[clew.Session] | None, kind: Form, det
             raise click.UsageError("a cpeconvo file is not text; name it with --output")
         pieces = cpeconvo(store, chosen, damaged=damaged)
     elif chosen is not None and len(chosen) == 1:
-        pieces = parts(store, chosen[0], kind, detail)
+        pieces = parts(store, chosen[0], kind, detail, prices=prices())
     else:
         raise click.UsageError(f"several conversations as {kind} are several files; name a folder with --output")
     if is_terminal(sys.stdout):

@@ -22,6 +22,7 @@ from clew.cli.output.text import bold, dim, is_terminal, out_json, out_jsonl, st
 from clew.cli.output.times import ago
 from clew.cli.setup.find import find, find_point, find_session
 from clew.cli.setup.open_store import open_for_reading, store_option
+from clew.cli.setup.settings import prices
 from clew.exports.to_html import html
 from clew.exports.to_markdown import markdown
 from clew.sources.registry import rules_for
@@ -176,7 +177,7 @@ def _lines(session: clew.Session | None, nodes: Iterable[clew.Node], kind: Kind,
         case "markdown" | "md":
             return markdown(session, nodes, detail="folded" if fold else "full")
         case "html":
-            return html(session, nodes, fold=fold)
+            return html(session, nodes, fold=fold, prices=prices())
         case _:
             return _raw(nodes)
 

@@ -357,12 +357,13 @@ class Picker(App[PickerResult]):
         row = self._selected_row()
         if row is None or self._asks is not None:
             return
+        from clew.cli.setup.settings import prices
         from clew.exports.to_files import file_name, write
 
         try:
             session = self.catalog.store.sessions.get(row.id)
             path = os.path.join(self.catalog.cwd, file_name(session, ".md"))
-            write(self.catalog.store, path, [session], form="markdown")
+            write(self.catalog.store, path, [session], form="markdown", prices=prices())
         except clew.ClewError as error:
             self.notify(plain(error.message), severity="error", markup=False)
         else:

@@ -7,13 +7,14 @@ from html import escape
 from itertools import groupby
 from typing import NamedTuple
 
-from clew.base.messages import Media, Opaque, Text, Usage
+from clew.base.messages import Media, Opaque, Text
 from clew.base.visible import many
 from clew.engine.node import Node
 from clew.errors import Corrupted
 from clew.exports.render.terminal import terminal
 from clew.exports.render.text import attribute, inline, markdown, name_secrets, one_line, plain, prompt
 from clew.exports.render.tools import StepLinks, json_block, render_step
+from clew.providers.usage import AnswerUsage
 from clew.turns.model import Entry, Item, ModelAnswer, Part, ProgramNote, Said, Step, Thought, UserPrompt
 from clew.turns.words import money, note_line, short_model, token_words
 
@@ -289,7 +290,7 @@ def _button(name: str, label: str, key: str, icon: str, number: int) -> str:
     )
 
 
-def usage_line(used: Usage | None) -> str:
+def usage_line(used: AnswerUsage | None) -> str:
     """Tokens and cost of an answer, as far as they are known."""
     tokens = " · ".join(token_words(used))
     cost = money(used.cost) if used is not None and used.cost else ""

@@ -24,6 +24,8 @@ class PartImages:
         self._engine = engine
         self._file = open_search_images(file, engine.store_id)
         self.close, self.remove = self._file.close, self._file.remove
+        self._unusable: set[tuple[Mode, int]] = set()
+        """The parts whose image does not open or has another layout, by mode and first number: `save` replaces it."""
 
     def load(self, tables: FtsTables, mode: Mode) -> None:
         """Puts the parts that have an image in the index, and the others as empty ones.
@@ -37,15 +39,18 @@ class PartImages:
             done = tables.standing(mode).deletion
             tables.follow((), stored.deletion if done is None else min(done, stored.deletion))
             for part in stored.parts(mode).values():
-                tables.load(part, self._opened(stored.get(part)))
+                image = stored.get(part)
+                if not tables.load(part, self._opened(image)) and image.body:  # an empty one was too large
+                    self._unusable.add((mode, part.low))
 
         self._file.read(work)
 
     def save(self, tables: FtsTables, mode: Mode) -> None:
-        """Makes an image of each part that has none, or one of many fewer messages. Never waits for an append."""
+        """Makes an image of each part without a usable one, or with one of many fewer messages. Delays no append."""
         known = self._file.read(lambda stored: stored.parts(mode)) or {}
         for part in tables.unchanged(mode):
-            before = known.get(part.low, part._replace(done=part.low - 1))
+            none = part._replace(done=part.low - 1)
+            before = none if (mode, part.low) in self._unusable else known.get(part.low, none)
             if part.done - before.done >= NEW_MESSAGES or (part.done == part.high and part != before):
                 self._file.write(partial(self._put, tables=tables, part=part))
 
@@ -72,6 +77,7 @@ class PartImages:
             return
         body = box.close(image, _context(part))
         stored.put(Image(part, wrapped, body) if len(body) <= MAX_IMAGE else Image(part))
+        self._unusable.discard((part.mode, part.low))
         if stored.deletion is None:
             stored.deletion = last
 
