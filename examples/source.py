@@ -22,6 +22,7 @@ from clew.sources import (
     Home,
     Item,
     Part,
+    ShowRules,
     Skip,
     derived_id,
     field_bytes,
@@ -29,6 +30,7 @@ from clew.sources import (
     import_all,
     json_lines,
     moment,
+    tag,
 )
 
 
@@ -38,6 +40,8 @@ class Notes:
     name = "notes"
     title = "Notes"
     deletes_after = None
+    rules = ShowRules(notes=(tag("reminder", "reminder"),))
+    """The program writes reminders around prompts: clew shows them as notes, and leaves them out of titles."""
 
     def discover(self, home: Home) -> Iterator[str]:
         """The program's files on this machine, as patterns."""

@@ -186,6 +186,24 @@ def talk(store: clew.Store) -> clew.Session:
     return session
 
 
+def test_what_is_written_for_the_user_is_open(store: clew.Store) -> None:
+    """Lists of things to do, questions, plans and short diffs are open; a long diff and a command are folded."""
+    session = store.sessions.create()
+    short, long = ("\n".join(map(str, range(count))) for count in (5, 60))
+    for name, arguments, is_open in (
+        ("TodoWrite", {"todos": [{"content": "Read", "status": "pending"}]}, True),
+        ("AskUserQuestion", {"questions": [{"question": "Which?"}]}, True),
+        ("ExitPlanMode", {"plan": "Go"}, True),
+        ("Edit", {"file_path": "a.py", "old_string": "a", "new_string": short}, True),
+        ("Edit", {"file_path": "a.py", "old_string": "a", "new_string": long}, False),
+        ("Bash", {"command": "ls"}, False),
+    ):
+        session.append(clew.assistant(ToolCall(id="a", name=name, arguments=arguments)))
+        session.append(clew.tool("ok", call_id="a"))
+        answer = items(map(entry, list(session.path())[-2:]))[0]
+        assert (" open><summary>" in Renderer().article(answer)) == is_open, (name, is_open)
+
+
 def test_a_call_is_one_line_with_its_result(store: clew.Store) -> None:
     """State, name and argument are on the line; inside is a terminal, a diff or JSON; the result has its anchor."""
     _, answer = items(map(entry, talk(store).path()))

@@ -195,6 +195,8 @@ def test_other_calls_of_openai() -> None:
     assert shell == clew.assistant(clew.ToolCall(id="s", name="shell", arguments={"action": {"commands": ["ls"]}}))
     output = {"type": "shell_call_output", "call_id": "s", "output": [{"stdout": "a"}]}
     assert view("openai-responses", output) == clew.tool('[{"stdout":"a"}]', call_id="s")
+    tool = {"type": "function_call", "call_id": "c", "name": "get", "namespace": "mcp__github__", "arguments": "{}"}
+    assert view("openai-responses", tool) == clew.assistant(clew.ToolCall(id="c", name="mcp__github__get"))
     old = view("openai", {"role": "assistant", "function_call": {"name": "f", "arguments": "[1]"}})
     assert old.blocks == (clew.ToolCall(id="f", name="f", arguments={"": [1]}),)
     assert view("openai", {"role": "function", "name": "f", "content": "ok"}) == clew.tool("ok", call_id="f")

@@ -340,6 +340,21 @@ def test_cline_in_an_editor(tmp_path: Path) -> None:
     assert view(found["Done"]).usage == clew.Usage(input=10, output=5)
 
 
+def test_tasks_of_cline_have_their_times(tmp_path: Path) -> None:
+    """A task began when its id says, and its answers came when their requests were sent."""
+    task = tmp_path / "tasks" / "1794962000000"
+    put(task / "api_conversation_history.json", [
+        {"role": "user", "content": "Fix it"}, {"role": "assistant", "content": "Done"},
+    ])  # fmt: skip
+    put(task / "ui_messages.json", [{"ts": 1794962060000, "type": "say", "say": "api_req_started", "text": "{}"}])
+    (item,) = items(str(task / "api_conversation_history.json"))
+    found = texts(Cline().read(item))
+    begin, end = found["Fix it"].created_at, found["Done"].created_at
+    assert begin is not None
+    assert end is not None
+    assert (begin.timestamp(), (end - begin).total_seconds()) == (1794962000, 60)
+
+
 # Continue
 
 

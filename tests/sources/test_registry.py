@@ -13,10 +13,11 @@ from clew.sources import registry
 
 MODULE = """
 from clew.base.messages import Message, Text
-from clew.sources.contract import Entry, derived_id
+from clew.sources import Entry, ShowRules, derived_id, tag
 
 class Notes:
     name, title, deletes_after = "notes", "Notes", None
+    rules = ShowRules(notes=(tag("reminder", "reminder"),))
     def discover(self, home): return ()
     def resume(self, conversation): return None
     def recognise(self, path, head): return head.startswith(b"NOTES")
@@ -57,6 +58,24 @@ def test_a_package_adds_a_source(install: Callable[[str], None], tmp_path: Path)
         (outcome,) = sources.import_all(store, sources.find([str(tmp_path / "a.notes")]))
         assert (outcome.source, outcome.state, outcome.messages) == ("notes", "imported", 1)
         assert [hit.node.text for hit in store.search("mine")] == ["NOTES of mine"]
+
+
+def test_rules_of_another_package(install: Callable[[str], None], tmp_path: Path) -> None:
+    """They say what its program wrote in a prompt: it is not in the title, and is shown as a note."""
+    from clew import sources
+    from clew.sources.registry import rules_for
+    from clew.turns.derive import split_prompt
+    from clew.turns.model import entry
+
+    install("notes_source:Notes")
+    (tmp_path / "a.notes").write_text("NOTES of mine\n<reminder>Be brief.</reminder>")
+    with clew.open(tmp_path / "s.db") as store:
+        (outcome,) = sources.import_all(store, sources.find([str(tmp_path / "a.notes")]))
+        assert outcome.state == "imported"
+        session = store.sessions.latest()
+        found = split_prompt(entry(session.path()[0]), rules_for(session))
+        assert session.title == "NOTES of mine"
+        assert [note.text for note in found.notes] == ["Be brief."]
 
 
 def test_a_source_that_cannot_be_loaded_is_left_out(install: Callable[[str], None]) -> None:

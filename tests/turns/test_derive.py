@@ -133,7 +133,7 @@ def test_items_of_codex_are_one_answer() -> None:
         "call_id": "c1",
         "output": '{"output":"a.txt\\n","metadata":{"exit_code":0}}',
     }
-    inside = "<command>\npwd\n</command>\n<result>\nExit code: 0\n/src\n</result>"
+    inside = "<command>\npwd\n</command>\n<result>\nExit code: 0\nDuration: 0.1 seconds\nOutput:\n/src\n</result>"
     shell = f"<user_shell_command>\n{inside}\n</user_shell_command>"
     data = jsonl([
         meta(0, THREAD),
@@ -158,7 +158,7 @@ def test_items_of_codex_are_one_answer() -> None:
         "You: 'List it'",
         "AI: thinking 'ls' | I list. | shell<ls> done, exit 0 · 1 s: Terminal [7 in, 2 out]",
         "AI: One file. [7 in, 2 out]",
-        "(shell: pwd / Exit code: 0 /src)",
+        "(shell: pwd / /src)",
         "(interruption: Interrupted / <turn_aborted> stopped </turn_aborted>)",
     ]
 

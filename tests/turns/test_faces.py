@@ -66,6 +66,24 @@ def test_todo_lists() -> None:
     ]
 
 
+def test_tasks_of_claude_code() -> None:
+    """A task that is added, changed or listed is shown with its check mark."""
+    assert face("TaskCreate", {"subject": "Read", "description": "All of it"}, "Task #1 created") == (
+        "TaskCreate: Read", [Checks([("open", "Read")])],
+    )  # fmt: skip
+    assert face("TaskUpdate", {"taskId": "1", "status": "completed"}, "Updated task #1 status") == (
+        "TaskUpdate: Task #1 completed", [Checks([("done", "Task #1")])],
+    )  # fmt: skip
+    assert face("TaskUpdate", {"taskId": "1", "addBlocks": ["2"]}, "Updated")[1][0] == ArgumentTable(
+        {"taskId": "1", "addBlocks": ["2"]}
+    )
+    listed = "#1 [completed] Read\n#2 [in_progress] Write (me)\n#3 [pending] Test [blocked by #2]"
+    shown = [("done", "Read"), ("now", "Write (me)"), ("open", "Test [blocked by #2]")]
+    assert face("TaskList", {}, listed) == ("TaskList: ", [Checks(shown)])
+    call = clew.assistant(ToolCall(id="a", name="TaskList", arguments={}))
+    assert summary(steps(made(call, clew.tool(listed, call_id="a")))[0]) == "1 of 3 done"
+
+
 def test_plans() -> None:
     """A plan is Markdown, and its first line stands on the line of the call."""
     assert face("ExitPlanMode", {"plan": "# Move it\n\n1. Copy"}, "approved") == (
@@ -121,6 +139,7 @@ def test_servers_of_tools() -> None:
     line, shown = face("mcp__github__create_issue", {"title": "Bug", "labels": ["a"]}, "done")
     assert line.startswith("github: create_issue: ")
     assert shown[0] == ArgumentTable({"title": "Bug", "labels": ["a"]})
+    assert face("mcp_github_create_issue", {"title": "Bug"})[0] == "github: create_issue: Bug"
     wrapped = {"server_name": "github", "tool_name": "get", "arguments": {"number": 3}}
     assert face("use_mcp_tool", wrapped)[1] == [ArgumentTable({"number": 3})]
 

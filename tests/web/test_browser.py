@@ -10,6 +10,7 @@ import pytest
 from tools.screenshots import demo
 
 import clew
+from clew.exports.to_html import html
 from clew.web.server import Server, listen
 
 
@@ -224,6 +225,20 @@ def test_axe_finds_nothing(browser: Any, site: Any, width: int, scheme: str) -> 
         found = Axe().run(page).response["violations"]
         assert [(one["id"], [node["html"][:200] for node in one["nodes"]][:3]) for one in found] == [], path
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+    page.context.close()
+
+
+def test_a_long_directory_fits_on_a_phone(browser: Any, site: Any) -> None:
+    """The facts below a title wrap on the page and in an HTML export, also inside the name of a directory."""
+    server, store, _ = site
+    session = store.sessions.create(title="Deep", cwd="/home/someone/" + "very_long_name_" * 20)
+    session.append(clew.user("x"))
+    page = visit(browser, server, f"/c/{session.id}")
+    page.set_viewport_size({"width": 400, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    page.goto("about:blank")
+    page.set_content("".join(html(session, session.path())))
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
     page.context.close()
 
 

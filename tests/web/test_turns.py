@@ -52,6 +52,34 @@ def lines() -> list[dict[str, Any]]:
     ]
 
 
+def test_the_list_shows_words_as_the_conversation_does(store: clew.Store, client: Client, tmp_path: Path) -> None:
+    """The last words of a conversation are without tags and marks, and its model has the short name."""
+    command = claude_line(5, 4, "user", "<command-name>/cost</command-name>")
+    output = claude_line(6, 5, "user", "<local-command-stdout>Nothing yet</local-command-stdout>")
+    session = bring(store, tmp_path, [*lines()[:4], command, output])
+    own = store.sessions.create(title="Own")
+    own.append(clew.assistant("Do it **now**, not 2**3 later"))
+    rows = {row["id"]: row["preview"] for row in client.get("/conversations.json").json["conversations"]}
+    assert rows[session.id] == "Output Nothing yet"
+    assert rows[own.id] == "Do it now, not 2**3 later"
+    assert '<div class="row-c c-model cut" title="claude-opus-4-5-20251101">Opus 4.5</div>' in client.get("/").text
+
+
+def test_a_search_finds_no_reminder_in_a_result(store: clew.Store, client: Client, tmp_path: Path) -> None:
+    """Words that a program added to a result are found on request only; those of the result are found."""
+    call = {"type": "tool_use", "id": "a", "name": "Read", "input": {"file_path": "a.py"}}
+    result = "aardvark = 1\n<system-reminder>Beware of the pangolin and the badger</system-reminder>"
+    bring(store, tmp_path, [
+        claude_line(1, None, "user", "Read it"),
+        claude_line(2, 1, "assistant", [call]),
+        claude_line(3, 2, "user", [{"type": "tool_result", "tool_use_id": "a", "content": result}]),
+    ])  # fmt: skip
+    counts = [
+        client.get(f"/search.json?q={query}").json["count"] for query in ("aardvark", "pangolin", "badger&notes=1")
+    ]
+    assert counts == [1, 0, 1]
+
+
 def test_an_answer_is_one_box(store: clew.Store, client: Client, tmp_path: Path) -> None:
     """Lines of one response are one article with one line of tokens, and each line keeps its place for links."""
     session = bring(store, tmp_path, lines())

@@ -8,10 +8,22 @@ read and store them; layout, imported_files and import_log keep what a later imp
             print(outcome.path, outcome.state, outcome.messages)
 
 Another package adds a format by the entry point ``clew.sources``: a class that follows `Source`. It may
-read files with `json_lines`, `field_bytes` and `moment`, and name messages with `derived_id`.
+read files with `json_lines`, `field_bytes` and `moment`, and name messages with `derived_id`. Its `rules`, a
+`ShowRules`, say how the program marks text that it writes in the user's name.
 """
 
-from clew.sources.contract import About, Attachment, Entry, Home, Part, Skip, Source, derived_id, moment
+from clew.sources.contract import (
+    About,
+    Attachment,
+    Entry,
+    Home,
+    Part,
+    Skip,
+    Source,
+    SourceWithRules,
+    derived_id,
+    moment,
+)
 from clew.sources.import_all import FileOutcome, import_all
 from clew.sources.import_log import ImportRecorder, ImportRun, list_runs
 from clew.sources.importer import ImportedConversation, ItemOutcome, import_item
@@ -22,6 +34,7 @@ from clew.sources.registry import Found, find, source_named, sources
 from clew.sources.survey import History, survey
 from clew.sources.undo import Left, UndoReport, undo
 from clew.sources.values import field_bytes
+from clew.turns.model import MessageMark, NoteRule, ShowRules, tag
 
 __all__ = [
     "About",
@@ -38,9 +51,13 @@ __all__ = [
     "ItemOutcome",
     "JsonLine",
     "Left",
+    "MessageMark",
+    "NoteRule",
     "Part",
+    "ShowRules",
     "Skip",
     "Source",
+    "SourceWithRules",
     "UndoReport",
     "derived_id",
     "field_bytes",
@@ -54,5 +71,6 @@ __all__ = [
     "source_named",
     "sources",
     "survey",
+    "tag",
     "undo",
 ]

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import Any
 
 from clew.base.messages import Native
@@ -27,8 +28,8 @@ from clew.turns.model import NoteRule, ShowRules, tag
 NAME = "cline"
 _EXTENSIONS = ("saoudrizwan.claude-dev", "rooveterinaryinc.roo-cline", "kilocode.kilo-code")
 _HISTORY = "api_conversation_history.json"
-_TITLE = 200
-"""Letters of a prompt that are its title."""
+_MILLISECONDS = 13
+"""Letters of the id of a task in an extension: when it began, in thousandths of a second since 1970."""
 
 
 RULES = ShowRules(
@@ -87,7 +88,9 @@ def _task(name: str, raw: bytes, shown: bytes) -> Iterator[Part]:
     if shown:
         yield Entry(conversation=name, raw=shown, key="ui_messages.json")
     extras = [{"usage": one} for one in usage] if len(usage) == answers else []
-    yield from _messages(name, raw, bodies, extras)
+    times = _times(shown)
+    began = when(name) if len(name) == _MILLISECONDS else None
+    yield from _messages(name, raw, bodies, extras, began, times if len(times) == answers else [])
 
 
 def _session(raw: bytes, manifest: bytes) -> Iterator[Part]:
@@ -107,12 +110,19 @@ def _session(raw: bytes, manifest: bytes) -> Iterator[Part]:
     yield from _messages(name, raw, element_bytes(field_bytes(raw, "messages")), [])
 
 
-def _messages(name: str, raw: bytes, bodies: list[bytes], extras: list[dict[str, Any]]) -> Iterator[Part]:
-    """Messages that follow each other. `extras` has the free data of the answers, in their order."""
+def _messages(
+    name: str,
+    raw: bytes,
+    bodies: list[bytes],
+    extras: list[dict[str, Any]],
+    began: datetime | None = None,
+    times: Iterable[datetime] = (),
+) -> Iterator[Part]:
+    """Messages that follow each other. `extras` and `times` belong to the answers, in their order."""
     above: str | None = None
     kept: dict[str, bytes] = {}
-    left = iter(extras)
-    last = None
+    left, asked = iter(extras), iter(times)
+    last = began
     for number, body in enumerate(bodies):
         message = object_or_empty(body)
         if not isinstance(message.get("role"), str):
@@ -120,6 +130,7 @@ def _messages(name: str, raw: bytes, bodies: list[bytes], extras: list[dict[str,
         extra = _extra(message)
         if message["role"] == "assistant":
             extra = next(left, {}) | extra
+            last = max(filter(None, (last, next(asked, None))), default=None)
         id = derived_id(NAME, name, f"{above} {message.get('id') or digest(body)}")
         last = when(message.get("ts")) or last
         yield Entry(
@@ -135,6 +146,12 @@ def _messages(name: str, raw: bytes, bodies: list[bytes], extras: list[dict[str,
         above = id
     yield About(conversation=name, head=above)
     yield Entry(conversation=name, raw=frame(raw, kept), key=FRAME)
+
+
+def _times(shown: bytes) -> list[datetime]:
+    """When each request was sent, as ``ui_messages.json`` has it."""
+    requests = (one for one in map(object_or_empty, element_bytes(shown)) if one.get("say") == "api_req_started")
+    return [at for one in requests if (at := when(one.get("ts"))) is not None]
 
 
 def _usage(shown: bytes) -> list[dict[str, int]]:

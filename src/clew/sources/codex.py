@@ -63,7 +63,8 @@ _NAME = re.compile(rf"rollout-(?P<time>[0-9T-]+?)-(?P<thread>{_UUID})(?:_(?P<par
 _WINDOW = 1 << 27
 """Bytes of memory that a compressed file may ask for."""
 _SHELL = re.compile(
-    r"<user_shell_command>\s*<command>(?>(?P<title>.*?)</command>\s*<result>)(?P<text>.*?)</result>"
+    r"<user_shell_command>\s*<command>(?>(?P<title>.*?)</command>\s*<result>"
+    r"(?:\s*Exit code: 0\n(?:Duration: [^\n]*\n)?(?:Output:\n)?)?)(?P<text>.*?)</result>"
     r"\s*</user_shell_command>",
     re.DOTALL,
 )

@@ -23,6 +23,7 @@ import msgspec
 
 from clew.base.messages import AnyMessage, Message
 from clew.sources.items import Item
+from clew.turns.model import ShowRules
 
 _SPACE = uuid.UUID("6f8a4c1e-93b7-5d2a-8e10-c1e30f4b7a65")
 """Namespace of ids that are derived from a source's own names."""
@@ -178,6 +179,14 @@ class Source(Protocol):
 
     def read(self, item: Item) -> Iterator[Part]:
         """What is in a file, in its order. Unavailable if it cannot be read."""
+
+
+class SourceWithRules(Source, Protocol):
+    """A source of a program that writes text in the user's name, or shows conversations in a way of its own."""
+
+    @property
+    def rules(self) -> ShowRules:
+        """How the program marks its own text: that text is shown as a note, and is no part of a title."""
 
 
 class GrowingSource(Source, Protocol):

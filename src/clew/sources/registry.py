@@ -13,11 +13,12 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from clew.base.outside import is_of_store
-from clew.engine.node import Node
 from clew.errors import ClewError, NotFound
 from clew.sources.contract import Home, Source
 from clew.sources.items import Item, items
 from clew.store.origin import origin_of
+from clew.store.search.index import searchable
+from clew.store.search.query import Hit
 from clew.store.session import Session
 from clew.turns import derive
 from clew.turns.model import PLAIN, ShowRules
@@ -130,7 +131,7 @@ def tool_title(name: str) -> str:
 
 def rules_named(name: str) -> ShowRules:
     """How the program of the source with this name shows conversations."""
-    return getattr(_find(name), "rules", PLAIN)
+    return getattr(_find(name), "rules", PLAIN)  # see `SourceWithRules`
 
 
 def rules_for(session: Session) -> ShowRules:
@@ -138,9 +139,22 @@ def rules_for(session: Session) -> ShowRules:
     return rules_named(origin_of(session).tool or "claude-code")
 
 
-def is_machine_text(node: Node, session: Session | None) -> bool:
-    """True for a message in which the program of a conversation alone wrote. None: no conversation is known."""
-    return session is not None and derive.is_machine_text(entry_of(node), rules_for(session))
+def is_machine_match(hit: Hit, session: Session | None) -> bool:
+    """True for a hit whose words only the program of a conversation wrote. None: no conversation is known."""
+    if session is None:
+        return False
+    one, rules = entry_of(hit.node), rules_for(session)
+    if one.message is None or derive.is_machine_text(one, rules):
+        return one.message is not None
+    added = derive.added_texts(one, rules)
+    if not added:
+        return False
+    rest = searchable(one.message)
+    for text in added:
+        rest = rest.replace(text, "")
+    rest = rest.casefold()
+    words = [hit.snippet[start:end].casefold() for start, end in hit.marks]
+    return bool(words) and not any(word in rest for word in words)
 
 
 def resume_elsewhere(name: str, conversation: str) -> str | None:

@@ -168,6 +168,17 @@ def is_machine_text(one: Entry, rules: ShowRules = PLAIN) -> bool:
     return not found.blocks and any(note.title not in plain for note in found.notes)
 
 
+def added_texts(one: Entry, rules: ShowRules = PLAIN) -> list[str]:
+    """What a program added to a prompt or to the result of a tool."""
+    notes: list[ProgramNote] = []
+    for item in items([one], rules):
+        if isinstance(item, UserPrompt):
+            notes += item.notes
+        elif isinstance(item, ModelAnswer):
+            notes += [note for step in item.steps for note in step.notes]
+    return [note.text for note in notes if note.text]
+
+
 def _says(block: Text | Media | Opaque) -> bool:
     return not isinstance(block, Text) or bool(block.text.strip())
 

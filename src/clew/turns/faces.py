@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from clew.base.messages import Media, Opaque, Text, ToolCall, ToolResult
+from clew.base.visible import many
 from clew.turns import diff
 from clew.turns.model import PLAIN, FaceKind, ShowRules, Step
-from clew.turns.words import duration, many, relative
+from clew.turns.words import duration, relative
 
 _KINDS: dict[FaceKind, str] = {
     "shell": "bash shell terminal exec exec_command run_command local_shell local_shell_call powershell "
@@ -21,7 +22,8 @@ _KINDS: dict[FaceKind, str] = {
     "edit": "edit multiedit multi_edit write write_file write_to_file create_file edit_file replace replace_in_file "
     "str_replace_editor str_replace_based_edit_tool insert_edit_into_file apply_patch apply_diff notebookedit "
     "notebook_edit patch search_replace developer__text_editor text_editor",
-    "todos": "todowrite todo_write update_plan write_todos update_todo_list manage_todo_list todo",
+    "todos": "todowrite todo_write update_plan write_todos update_todo_list manage_todo_list todo "
+    "taskcreate taskupdate tasklist",
     "plan": "exitplanmode exit_plan_mode plan_mode_respond plan_exit",
     "question": "askuserquestion ask_user_question ask_followup_question ask_user ask_question request_user_input "
     "question",
@@ -32,6 +34,8 @@ _KINDS: dict[FaceKind, str] = {
 FACES: dict[str, FaceKind] = {name: kind for kind, names in _KINDS.items() for name in names.split()}
 """The kind of each tool that many programs have, by its name in lower case."""
 _MCP = re.compile(r"mcp__(?P<server>.+?)__(?P<tool>.+)")
+_GEMINI_MCP = re.compile(r"mcp_(?P<server>[^_]+)_(?P<tool>[^_].*)")
+"""A tool of a server in Gemini CLI, which allows no underscore in the name of a server."""
 _TELLING = (
     "command", "cmd", "script", "code", "file_path", "filepath", "filePath", "path", "filename", "absolute_path",
     "notebook_path", "files", "pattern", "query", "q", "url", "uri", "subject", "description", "prompt", "task",
@@ -57,7 +61,8 @@ _GEMINI = re.compile(
 """What Gemini and Qwen write below it; above it is a line with a label."""
 _LABELLED = ("Command: ", "Output: ", "<untrusted_context>\nOutput: ")
 _TAIL = 1_000
-_STATES = {"completed": "done", "done": "done", "in_progress": "now", "in-progress": "now", "cancelled": "dropped"}
+_STATES = {"completed": "done", "done": "done", "in_progress": "now", "in-progress": "now", "cancelled": "dropped",
+           "deleted": "dropped"}  # fmt: skip
 COUNTED = 5_000
 """Lines of a text that are compared to count what changed."""
 WIDE = 160
@@ -156,6 +161,8 @@ def label_of(call: ToolCall, kind: FaceKind) -> str:
 def line_of(call: ToolCall, kind: FaceKind, project: str = "") -> str:
     """What a call is about, on one line, with paths relative to the project."""
     arguments = call.arguments
+    if kind == "todos" and call.name.lower() in _ONE_TASK:
+        return " ".join(filter(None, (_task_name(call), _text(arguments, ("status",)))))
     if kind == "todos":
         items = _todos(call)
         return f"{sum(state == 'done' for state, _ in items)} of {len(items)} done" if items else ""
@@ -208,13 +215,17 @@ def tool_line(call: ToolCall, rules: ShowRules = PLAIN, *, project: str = "", wi
     return line if len(line) <= width else f"{line[: width - 1]}…"
 
 
-def summary(step: Step) -> str:
-    """How a call ended, in a few words: ``+8 −4``, ``exit 1``, ``12 lines``."""
+def summary(step: Step, shown: Sequence[Panel] = ()) -> str:
+    """How a call ended, in a few words: ``+8 −4``, ``exit 1``, ``12 lines``. Its panels save a comparison."""
     result = step.result
     if result is None:
         return "no result"
     took = duration(step.seconds)
-    lines = changes(step.call, COUNTED) if step.kind == "edit" and step.call and not result.is_error else []
+    lines = [line for panel in shown if isinstance(panel, Diff) for line in panel.lines]
+    if step.kind != "edit" or step.call is None or result.is_error:
+        lines = []
+    elif not lines:
+        lines = changes(step.call, COUNTED)
     if lines:
         added, removed = diff.counts(lines)
         return " ".join([*([f"+{added:,}"] if added or not removed else []), *([f"−{removed:,}"] if removed else [])])
@@ -223,6 +234,8 @@ def summary(step: Step) -> str:
         words = [f"exit {code}"]
     elif result.is_error:
         words = ["error"]
+    elif step.kind == "todos" and (items := _TASK.findall(text)):
+        words = [f"{sum(state == 'completed' for state, _ in items)} of {len(items)} done"]
     elif step.kind in ("todos", "plan", "question", "agent") or (step.kind == "web" and not result.content):
         words = ["done"]
     else:
@@ -312,7 +325,7 @@ def _panels(step: Step, call: ToolCall, read: int | None) -> Iterator[Panel]:
         for block in result.content if result is not None else ():
             is_text = isinstance(block, Text) and not step.result.is_error  # type: ignore[union-attr]
             yield Code(path, block.text) if isinstance(block, Text) and is_text else Output(block)
-    elif step.kind == "todos" and (items := _todos(call)):
+    elif step.kind == "todos" and (items := _todos(call) or _task_list(result)):
         yield Checks(items)
         yield from _failure(result)
     elif step.kind == "plan" and (plan := _text(arguments, ("plan", "response", "text"))):
@@ -358,6 +371,9 @@ def _web(arguments: Mapping[str, Any], result: ToolResult | None) -> Iterator[Pa
 
 
 def _todos(call: ToolCall) -> list[tuple[str, str]]:
+    if call.name.lower() in _ONE_TASK:
+        state = _STATES.get(str(call.arguments.get("status")), "open")
+        return [(state, _task_name(call))] if {"subject", "status"} & call.arguments.keys() else []
     for name in ("todos", "plan", "items", "todoList", "tasks"):
         given = call.arguments.get(name)
         if isinstance(given, list):
@@ -371,6 +387,18 @@ def _todos(call: ToolCall) -> list[tuple[str, str]]:
     return []
 
 
+def _task_name(call: ToolCall) -> str:
+    """The subject of a task; its number if a change of it does not say the subject."""
+    return _text(call.arguments, ("subject",)) or f"Task #{call.arguments.get('taskId')}"
+
+
+def _task_list(result: ToolResult | None) -> list[tuple[str, str]]:
+    """The tasks that Claude Code lists in a result."""
+    return [(_STATES.get(state, "open"), text) for state, text in _TASK.findall(result_text(result))]
+
+
+_ONE_TASK = ("taskcreate", "taskupdate")
+_TASK = re.compile(r"^#\S+ \[(\w+)\] (.+)$", re.MULTILINE)
 _TODO = ("content", "step", "title", "description", "text", "activeForm")
 _CHECK = re.compile(r"^\s*(?:[-*]|\d+\.)?\s*\[([ xX])\]\s*(.+)$", re.MULTILINE)
 
@@ -425,7 +453,7 @@ def _shell_output(text: str) -> str:
 
 def _mcp(call: ToolCall) -> tuple[str, str] | None:
     """The server and the tool of a call by the Model Context Protocol."""
-    if found := _MCP.fullmatch(call.name):
+    if found := _MCP.fullmatch(call.name) or _GEMINI_MCP.fullmatch(call.name):
         return found["server"], found["tool"]
     server, tool = call.arguments.get("server_name"), call.arguments.get("tool_name")
     if call.name == "use_mcp_tool" and isinstance(server, str) and isinstance(tool, str):

@@ -15,7 +15,7 @@ from clew.base.messages import ROLES, Role, Thinking
 from clew.engine.node import Node
 from clew.errors import ClewError, Corrupted
 from clew.exports.render.message import NAMES
-from clew.sources.registry import is_machine_text
+from clew.sources.registry import is_machine_match
 from clew.store.search.index import Progress, searchable
 from clew.store.search.query import Hit
 from clew.store.session import Session
@@ -167,7 +167,7 @@ def _filter_hits(
             session = _session(hit)
             if session is None or (asked.errors and not is_failure(hit.node)):
                 continue
-            if not asked.notes and is_machine_text(hit.node, session):
+            if not asked.notes and is_machine_match(hit, session):
                 continue
             if session.id not in passing:
                 passing[session.id] = _passes(only, session, now)

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 from clew.engine.node import Counters
 from clew.errors import ClewError, Corrupted
+from clew.sources.registry import rules_for
 from clew.store.session import Session
 from clew.store.store import Store
 from clew.store.summaries import briefs
@@ -174,7 +175,8 @@ def _row(store: Store, session: Session, counters: Counters | None, now: datetim
         return Row(
             session, session.id, session.title or "Untitled", tool_of(session), project_of(session),
             str(branch or ""), session.model or "", tuple(label for label in session.labels if label != PINNED),
-            (counters or session.counters).messages, "No messages" if last is None else snippet(last, finder),
+            (counters or session.counters).messages, "No messages" if last is None
+            else snippet(last, finder, rules=rules_for(session)),
             session.forked_from is not None, day(updated, now), ago(updated, now), updated.isoformat(),
         )  # fmt: skip
     except ClewError as error:

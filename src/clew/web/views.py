@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
 from shlex import quote
@@ -15,13 +15,15 @@ from markupsafe import Markup
 
 from clew.base.messages import ToolResult, texts
 from clew.engine.node import Node
-from clew.errors import ClewError, Corrupted
+from clew.errors import Corrupted
 from clew.exports.render.text import LINE, attribute, inline
 from clew.sources.contract import Source
 from clew.sources.registry import resume_elsewhere, sources
 from clew.store.origin import origin_of
 from clew.store.session import Session
-from clew.turns.model import Entry, entry
+from clew.turns.derive import items
+from clew.turns.faces import result_text
+from clew.turns.model import PLAIN, Entry, Item, ProgramNote, Said, ShowRules, Step, UserPrompt, entry
 from clew.web.secrets import SecretFinder
 
 RAW = 1_000_000
@@ -38,6 +40,7 @@ _BADGES = {"claude-code": ("CC", "cc"), "codex": ("Cx", "cx"), "chatgpt": ("GP",
            "otel": ("OT", "ge"), OWN: ("cl", "ow")}  # fmt: skip
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_BOLD = re.compile(r"\*\*(?=\S)(.{1,200}?)(?<=\S)\*\*")
 _NUMBERED = re.compile("[0-9a-f-]{6,}").fullmatch
 _SPACE = re.compile(r"\s+")
 
@@ -120,13 +123,27 @@ def to_tip(text: str | None) -> Markup:
     return Markup(attribute(text or ""))
 
 
-def snippet(node: Node, finder: SecretFinder, width: int = 160) -> str:
-    """The first words of a message, with secrets named instead of shown; empty if it has none."""
-    try:
-        message = node.message
-    except ClewError:
+def snippet(node: Node, finder: SecretFinder, width: int = 160, rules: ShowRules = PLAIN) -> str:
+    """The first words of a message as it is shown, with secrets named instead of shown; empty if it has none."""
+    one = entry(node)
+    if one.message is None:
         return "Damaged message"
-    return shorten(" ".join(texts(message.blocks)), finder, width)
+    words = " ".join(word for item in items([one], rules) for word in _shown_words(item))
+    return shorten(words, finder, width)
+
+
+def _shown_words(item: Item) -> Iterator[str]:
+    """The words of a prompt, an answer or a note, without what marks them as bold."""
+    if isinstance(item, UserPrompt):
+        yield item.text
+    elif isinstance(item, ProgramNote):
+        yield from filter(None, (item.title, item.text))
+    else:
+        for part in item.parts:
+            if isinstance(part, Said):
+                yield _BOLD.sub(r"\1", " ".join(texts(part.blocks)))
+            elif isinstance(part, Step):
+                yield result_text(part.result)
 
 
 def shorten(text: str, finder: SecretFinder, width: int) -> str:
@@ -197,11 +214,6 @@ def entry_value(one: Entry) -> dict[str, Any]:
 def node_value(node: Node) -> dict[str, Any]:
     """A node as JSON."""
     return entry_value(entry(node))
-
-
-def many(count: int, what: str) -> str:
-    """``1 message``, ``1,200 messages``; a word in -ch takes -es."""
-    return f"{count:,} {what if count == 1 else what + ('es' if what.endswith('ch') else 's')}"
 
 
 def _one_line(text: str) -> str:

@@ -20,7 +20,7 @@ from clew.cli.output.times import ago, since_option, until_option
 from clew.cli.setup.find import find_point
 from clew.cli.setup.open_store import open_for_reading, store_option
 from clew.cli.setup.scope import Scope, scope_options
-from clew.sources.registry import is_machine_text
+from clew.sources.registry import is_machine_match
 from clew.store.origin import name_of, origin_of
 
 SPARE = 20
@@ -97,7 +97,7 @@ def _within(find: Callable[..., list[Hit]], limit: int, scope: Scope, *, notes: 
 
     def is_kept(hit: Hit) -> bool:
         inside = not scope.flags or (hit.session is not None and scope.holds(hit.session))
-        return inside and (notes or not is_machine_text(hit.node, hit.session))
+        return inside and (notes or not is_machine_match(hit, hit.session))
 
     asked = 4 * limit if scope.flags else limit + SPARE
     while True:

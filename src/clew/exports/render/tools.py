@@ -30,6 +30,10 @@ _STATES = {
     "failed": ("Failed", "i-x"),
     "done": ("Succeeded", "i-ok"),
 }
+_OPEN = ("todos", "question", "plan")
+"""Kinds of steps that are open from the beginning: they are short, and written for the user."""
+SHORT_DIFF = 40
+"""Lines of a diff that is open from the beginning."""
 MOST = 200
 """Rows of a table and lines of a list that are rendered."""
 _CHECKS = {"done": ("☑", "Done"), "now": ("▸", "In progress"), "dropped": ("☒", "Dropped"), "open": ("☐", "To do")}
@@ -66,6 +70,7 @@ def render_step(
     lines = [line for panel in panels if isinstance(panel, faces.Diff) for line in panel.lines]
     has_diff = bool(lines) and step.state == "done"
     ended = diff.summary(lines) if has_diff else inline(faces.summary(step))
+    open = open or step.kind in _OPEN or (has_diff and len(lines) <= SHORT_DIFF)
     inside = "".join(_panels(step, panels, links, media)) + "".join(map(note, step.notes))
     return (
         f'<details class="call{" agent" if agent else ""}"'

@@ -87,12 +87,19 @@ def _chat(data: Json) -> Iterator[Block]:
 
 def _item_call(kind: str, data: Json) -> ToolCall:
     if kind == "function_call":
-        return _call(data.get("call_id"), data)
+        return _in_namespace(_call(data.get("call_id"), data), data)
     if kind == "custom_tool_call":
-        return _custom(data.get("call_id"), data)
+        return _in_namespace(_custom(data.get("call_id"), data), data)
     about = ("type", "id", "call_id", "status", "caller")
     asked = {name: value for name, value in data.items() if name not in about}
     return ToolCall(id=as_word(data.get("call_id")), name=kind.removesuffix("_call"), arguments=asked)
+
+
+def _in_namespace(call: ToolCall, data: Json) -> ToolCall:
+    """A call with the server in its name, as ``mcp__github__create_issue``; Codex may keep the server beside it."""
+    server = as_word(data.get("namespace"))
+    is_bare = server.startswith("mcp__") and not call.name.startswith("mcp__")
+    return msgspec.structs.replace(call, name=f"{server.rstrip('_')}__{call.name}") if is_bare else call
 
 
 def _call(ident: object, function: Json) -> ToolCall:

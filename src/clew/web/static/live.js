@@ -27,7 +27,7 @@ if (conv) {
         before = [];
       } else {
         const folds = [...(there?.querySelectorAll("details") ?? [])];
-        one.querySelectorAll("details").forEach((fold, n) => { fold.open = folds[n]?.open ?? false; });
+        one.querySelectorAll("details").forEach((fold, n) => { fold.open = folds[n]?.open ?? fold.open; });
         there?.replaceWith(one);
         before = [];
       }
