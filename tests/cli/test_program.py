@@ -16,10 +16,10 @@ import click
 import pytest
 
 import clew
-from clew.base.visible import paragraphs, plain
+from clew.base.visible import many, paragraphs, plain
 from clew.cli import exits
 from clew.cli.output import times
-from clew.cli.output.text import clip, list_counts, many, readable, width
+from clew.cli.output.text import clip, list_counts, readable, width
 from clew.cli.root import COMMANDS, cli
 from clew.cli.setup.key_sources import VARIABLES
 from clew.cli.setup.settings import SETTINGS

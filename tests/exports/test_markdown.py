@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import base64
+import difflib
 import html as entities
 import re
 from pathlib import Path
+from time import process_time
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -14,7 +17,7 @@ from markdown_it import MarkdownIt
 
 import clew
 from clew import exports
-from clew.base.messages import Media, Text, ToolCall, ToolResult
+from clew.base.messages import Media, Opaque, Text, ToolCall, ToolResult
 from clew.exports.to_markdown import as_typed, fenced, markdown
 from clew.providers.prices import Prices, read_price
 from clew.store.usage import conversation_usage
@@ -77,7 +80,7 @@ def test_images_are_files_beside_the_markdown(store: clew.Store, tmp_path: Path)
     text = target.read_text()
     files = re.findall(r"!\[image\]\((talk-files/[\w.-]+)\)", text)
     assert [(target.parent / name).read_bytes() for name in files] == [base64.b64decode(PIXEL)] * 2
-    assert "[image: image/png, x](y)]" in text
+    assert "\\[image: image/png, x]\\(y)]" in text
     assert sorted(one.name for one in (target.parent / "talk-files").iterdir()) == ["1-1.png", "3-2.png"]
 
 
@@ -98,6 +101,54 @@ def test_hostile_text_adds_no_heading(store: clew.Store) -> None:
         elif not fence and line.startswith("## "):
             headings.append(line.split(" · ")[0])
     assert headings == ["## user", "## assistant"]
+
+
+@pytest.mark.parametrize("detail", ["conversation", "folded", "full"])
+def test_no_field_is_a_link_or_an_image(detail: Literal["conversation", "folded", "full"], store: clew.Store) -> None:
+    """Titles, models, notes, tools, todo lists, questions, attachments and unknown blocks are shown as they are."""
+    bad = "a` ![x](http://evil.test/x.png) <http://evil.test>"
+    session = store.sessions.create(title=bad, cwd="/src")
+    image = Media(mime_type="image/png", modality="image", url="https://a.test/x.png", name=bad)
+    session.append(clew.system(bad))
+    session.append(clew.user("Go", image, Opaque(kind=bad)))
+    calls = (
+        ToolCall(id="a", name=bad, arguments={"x": bad}),
+        ToolCall(id="b", name="TodoWrite", arguments={"todos": [{"content": bad}]}),
+        ToolCall(id="c", name="ask_user", arguments={"question": bad, "options": [bad]}),
+        ToolCall(id="d", name="Task", arguments={"subagent_type": bad, "description": bad, "prompt": "Go"}),
+        ToolCall(id="e", name="Edit", arguments={"file_path": bad, "old_string": "x", "new_string": "y"}),
+        ToolCall(id="f", name="WebFetch", arguments={"url": bad}),
+    )
+    session.append(clew.assistant(*calls, Opaque(kind=bad), image, model=bad))
+    for call in calls:
+        session.append(clew.tool("ok", call_id=call.id))
+    shown = READER.render("\n".join(markdown(session, session.path(), detail=detail)))
+    assert not re.search("<img|<a ", re.sub("(?s)<(pre|code)>.*?</\\1>", "", shown)), shown
+
+
+def test_an_edit_is_compared_once(store: clew.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line of an edit counts the lines of the diff below it."""
+    made: list[int] = []
+
+    class Counted(difflib.SequenceMatcher[str]):
+        def __init__(self, *given: Any) -> None:
+            made.append(1)
+            super().__init__(*given)
+
+    monkeypatch.setattr(difflib, "SequenceMatcher", Counted)
+    session = store.sessions.create()
+    arguments = {"file_path": "a.py", "old_string": "a\nb", "new_string": "a\nc"}
+    session.append(clew.assistant(ToolCall(id="a", name="Edit", arguments=arguments)))
+    session.append(clew.tool("ok", call_id="a"))
+    assert any("+1 −1" in line for line in markdown(session, session.path()))
+    assert len(made) == 1
+
+
+def test_a_row_of_tildes_takes_linear_time() -> None:
+    """A prompt of tildes that is no fence does not stall an export."""
+    begun = process_time()
+    list(as_typed("~" * 50_000))
+    assert process_time() - begun < 1
 
 
 def test_levels_of_detail(store: clew.Store) -> None:

@@ -7,7 +7,7 @@ import difflib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clew.turns.diff import DiffLine, counts, patch, patched_files
+from clew.turns.diff import DiffLine, compare, counts, patch, patched_files
 
 
 def shown(lines: list[DiffLine]) -> list[str]:
@@ -64,3 +64,28 @@ def test_any_unified_diff_comes_back(changed: list[tuple[list[str], list[str]]])
     assert {name: [f"{one.kind}{one.text}" for one in lines if one.kind != "@"] for name, lines in found.items()} == (
         expected
     )
+
+
+LINES = st.lists(st.sampled_from(["a", "b", "c", "", "-- d"]), min_size=1, max_size=30)
+
+
+@given(LINES, LINES)
+def test_a_comparison_changes_one_text_into_the_other(old: list[str], new: list[str]) -> None:
+    """Each line stands where its numbers say, the rest is equal, and the heads of the hunks say the same numbers."""
+    found = compare("".join(f"{line}\n" for line in old), "".join(f"{line}\n" for line in new))
+    kept = [line for line in found if line.kind != "@"]
+    assert all(line.old is None or old[line.old - 1] == line.text for line in kept)
+    assert all(line.new is None or new[line.new - 1] == line.text for line in kept)
+    removed, added = {line.old for line in kept if line.kind == "-"}, {line.new for line in kept if line.kind == "+"}
+    assert [line for at, line in enumerate(old, 1) if at not in removed] == [
+        line for at, line in enumerate(new, 1) if at not in added
+    ]
+    assert patch("".join(f"{'' if line.kind == '@' else line.kind}{line.text}\n" for line in found)) == found
+
+
+def test_only_what_differs_is_compared() -> None:
+    """A changed line in a long text is one hunk with three lines around it."""
+    old = [f"line {number % 7}" for number in range(3_000)]
+    new = [*old[:1_500], "new", *old[1_501:]]
+    found = compare("\n".join(old), "\n".join(new))
+    assert (found[0].text, counts(found), len(found)) == ("@@ -1498,7 +1498,7 @@", (1, 1), 9)

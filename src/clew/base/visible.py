@@ -57,3 +57,8 @@ def paragraphs(text: str) -> list[str]:
 def _code(char: str) -> str:
     code = ord(char)
     return f"\\x{code:02x}" if code < 1 << 8 else f"\\u{code:04x}" if code < 1 << 16 else f"\\U{code:08x}"
+
+
+def many(count: int, what: str) -> str:
+    """A count with its noun: `1 message`, `2,000 messages`; a word in -ch takes -es."""
+    return f"{count:,} {what if count == 1 else what + ('es' if what.endswith('ch') else 's')}"

@@ -11,6 +11,7 @@ from html import escape
 from importlib.resources import files
 
 from clew.base.messages import Media
+from clew.base.visible import many
 from clew.engine.node import Node
 from clew.errors import ClewError
 from clew.exports.images import read_image
@@ -23,7 +24,7 @@ from clew.store.session import Session
 from clew.store.usage import conversation_usage
 from clew.turns.derive import stream
 from clew.turns.model import PLAIN, UserPrompt, entry
-from clew.turns.words import many, money, short_model
+from clew.turns.words import money, short_model
 
 OUTLINED = 200
 """Characters of a prompt in the outline."""

@@ -27,7 +27,7 @@ Detail = Literal["prompts", "conversation", "folded", "full"]
 thinking, tools and notes on one line each; everything."""
 Save = Callable[[Entry, Media], str | None]
 """Keeps an attachment beside the Markdown and returns where; None if it cannot be kept."""
-_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[^`\n]*\n.*?(?:^ {0,3}\1[`~]* *$|\Z)", re.DOTALL | re.MULTILINE)
+_FENCE = re.compile(r"^ {0,3}(`{3,}+|~{3,}+)[^`\n]*\n.*?(?:^ {0,3}\1[`~]* *$|\Z)", re.DOTALL | re.MULTILINE)
 """A fence in a prompt, with what is in it."""
 _STYLED = re.compile(
     r"\\(?=[!-/:-@\[-`{-~])|[*`<\[|~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|&(?=#?\w{1,31};)|(?<=!)\[|(?<=\])\("
@@ -175,10 +175,10 @@ class _Writer:
             if isinstance(part, Thought):
                 yield from (f"> {line}".rstrip() for line in paragraphs(part.block.text or thinking_line("")))
             else:
-                yield f"[{plain(part.block.kind)}]"
+                yield _words(f"[{part.block.kind}]")
                 yield from json_fence(part.block.data)
         else:
-            yield f"> {thinking_line(part.block.text)}" if isinstance(part, Thought) else f"[{plain(part.block.kind)}]"
+            yield f"> {thinking_line(part.block.text)}" if isinstance(part, Thought) else _words(f"[{part.block.kind}]")
 
     def _note(self, note: ProgramNote) -> Iterator[str]:
         """A note on a line; what is folded below it in full, if everything is asked for."""
@@ -190,7 +190,7 @@ class _Writer:
             yield f"`{plain(f'! {note.title}' if note.kind == 'shell' else note.title).replace('`', chr(39))}`"
             yield from ("", *fenced(shown, "text")) if shown else ()
         elif note.kind in ("interruption", "model", "damaged") or not shown or len(shown) <= SHORT:
-            yield f"> {plain(note_line(note))}"
+            yield f"> {_words(note_line(note))}"
         else:
             yield f"<details><summary>{_words(note_line(note))}</summary>"
             yield from ("", *fenced(shown, "text"), "", "</details>")
@@ -198,16 +198,17 @@ class _Writer:
             yield from ("", *self._beside(note.entry, block))
 
     def _step(self, step: Step) -> Iterator[str]:
-        words, ended = plain(step.line), plain(faces.summary(step))
+        shown = faces.panels(step) if self._detail == "full" else []
+        words, ended = plain(step.line), plain(faces.summary(step, shown))
         words = words if len(words) <= faces.WIDE else f"{words[: faces.WIDE - 1]}…"
         if self._detail != "full":
-            yield f"⚙ {': '.join(filter(None, (plain(step.label), words)))} · {ended}"
+            yield f"⚙ {_words(': '.join(filter(None, (step.label, words))))} · {ended}"
             return
         line = words.replace("`", "'")
         answer = step.answered if step.answered is not None and step.answered.node is not step.entry.node else None
         id = f" · {name_of(answer.node)}" if answer is not None else ""
         yield f"**{_words(step.label)}**{f' `{line}`' if line else ''} · {ended}{id}"
-        for panel in faces.panels(step):
+        for panel in shown:
             yield ""
             yield from self._panel(step, panel)
         for note in step.notes:
@@ -219,12 +220,12 @@ class _Writer:
             case faces.Terminal():
                 yield from fenced(f"$ {panel.command}\n{without_colours(panel.output)}", "console")
             case faces.Diff():
-                yield from ([f"`{plain(panel.path)}`", ""] if panel.path else [])
+                yield from ([f"`{plain(panel.path).replace('`', chr(39))}`", ""] if panel.path else [])
                 yield from fenced(diff_text(panel.lines), "diff")
             case faces.Code():
                 yield from fenced(panel.text)
             case faces.Prose():
-                yield from (f"> **{plain(panel.label)}**", ">")
+                yield from (f"> **{_words(panel.label)}**", ">")
                 yield from (f"> {line}".rstrip() for line in paragraphs(panel.text))
             case faces.Checks():
                 yield from (f"- [{_BOX[state]}] {_words(text)}" for state, text in panel.items)
@@ -246,12 +247,12 @@ class _Writer:
     def _beside(self, one: Entry, block: Media | Opaque) -> Iterator[str]:
         """An attachment as an image or a link, if it can be kept beside the file."""
         if isinstance(block, Opaque):
-            yield f"[{plain(block.kind)}]"
+            yield _words(f"[{block.kind}]")
             yield from json_fence(block.data) if self._detail == "full" else ()
             return
         where = self._save(one, block) if self._save is not None else None
-        label = plain(block.name or block.modality).replace("]", ")")
-        yield placeholder(block) if where is None else f"{'!' * (block.modality == 'image')}[{label}]({where})"
+        label = _words(block.name or block.modality).replace("]", ")")
+        yield _words(placeholder(block)) if where is None else f"{'!' * (block.modality == 'image')}[{label}]({where})"
 
 
 def _front_matter(session: Session, prices: Prices | None) -> Iterator[str]:

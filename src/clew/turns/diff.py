@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 COMPARED = 4_000
 """Lines of the larger text up to which two texts are compared; beyond that all lines count as replaced."""
+AROUND = 3
+"""Unchanged lines that are shown around changed ones."""
 _PATCHED = re.compile(r"\*\*\* (?:Update|Add|Delete) File: (.+)")
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
@@ -23,14 +25,14 @@ class DiffLine(NamedTuple):
 
 
 def compare(before: str, after: str, read: int | None = None) -> list[DiffLine]:
-    """The lines that change `before` into `after`, with three lines around them; of the first `read` lines only."""
+    """The lines that change `before` into `after`, with `AROUND` lines around them; of the first `read` lines only."""
     old, new = before.splitlines()[:read], after.splitlines()[:read]
     if max(len(old), len(new)) > COMPARED:
         removed = [DiffLine("-", number, None, text) for number, text in enumerate(old, 1)]
         return removed + [DiffLine("+", None, number, text) for number, text in enumerate(new, 1)]
     if not old:
         return [DiffLine("+", None, number, text) for number, text in enumerate(new, 1)]
-    return list(_number_lines(list(difflib.unified_diff(old, new, lineterm="", n=3))[2:]))
+    return list(_hunks(old, new))
 
 
 def patch(text: str, read: int | None = None) -> list[DiffLine]:
@@ -54,6 +56,30 @@ def counts(lines: Iterable[DiffLine]) -> tuple[int, int]:
     """How many lines were added, and how many removed."""
     kinds = [line.kind for line in lines]
     return kinds.count("+"), kinds.count("-")
+
+
+def _hunks(old: list[str], new: list[str]) -> Iterator[DiffLine]:
+    """The hunks of two texts. What both begin and end with is not compared: most edits change little of a long text."""
+    least = min(len(old), len(new))
+    above = next((at for at in range(least) if old[at] != new[at]), least)
+    below = next((at for at in range(least - above) if old[-1 - at] != new[-1 - at]), least - above)
+    first, last = max(0, above - AROUND), max(0, below - AROUND)
+    changed = difflib.SequenceMatcher(None, old[first : len(old) - last], new[first : len(new) - last])
+    for group in changed.get_grouped_opcodes(AROUND):
+        (_, a, _, b, _), (_, _, a_end, _, b_end) = group[0], group[-1]
+        yield DiffLine("@", None, None, f"@@ -{_range(first + a, a_end - a)} +{_range(first + b, b_end - b)} @@")
+        for tag, low, high, new_low, new_high in group:
+            olds, news = range(first + low, first + high), range(first + new_low, first + new_high)
+            if tag == "equal":
+                yield from (DiffLine(" ", at + 1, to + 1, old[at]) for at, to in zip(olds, news, strict=True))
+            else:
+                yield from (DiffLine("-", at + 1, None, old[at]) for at in olds)
+                yield from (DiffLine("+", None, to + 1, new[to]) for to in news)
+
+
+def _range(begin: int, count: int) -> str:
+    """Lines in the head of a hunk, as `diff` writes them."""
+    return str(begin + 1) if count == 1 else f"{begin + (count > 0)},{count}"
 
 
 def _number_lines(lines: Iterable[str]) -> Iterator[DiffLine]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from clew.base.messages import Media, Opaque, Text, ToolCall, ToolResult
+from clew.base.visible import many
 from clew.turns import diff
 from clew.turns.model import PLAIN, FaceKind, ShowRules, Step
-from clew.turns.words import duration, many, relative
+from clew.turns.words import duration, relative
 
 _KINDS: dict[FaceKind, str] = {
     "shell": "bash shell terminal exec exec_command run_command local_shell local_shell_call powershell "
@@ -214,13 +215,17 @@ def tool_line(call: ToolCall, rules: ShowRules = PLAIN, *, project: str = "", wi
     return line if len(line) <= width else f"{line[: width - 1]}…"
 
 
-def summary(step: Step) -> str:
-    """How a call ended, in a few words: ``+8 −4``, ``exit 1``, ``12 lines``."""
+def summary(step: Step, shown: Sequence[Panel] = ()) -> str:
+    """How a call ended, in a few words: ``+8 −4``, ``exit 1``, ``12 lines``. Its panels save a comparison."""
     result = step.result
     if result is None:
         return "no result"
     took = duration(step.seconds)
-    lines = changes(step.call, COUNTED) if step.kind == "edit" and step.call and not result.is_error else []
+    lines = [line for panel in shown if isinstance(panel, Diff) for line in panel.lines]
+    if step.kind != "edit" or step.call is None or result.is_error:
+        lines = []
+    elif not lines:
+        lines = changes(step.call, COUNTED)
     if lines:
         added, removed = diff.counts(lines)
         return " ".join([*([f"+{added:,}"] if added or not removed else []), *([f"−{removed:,}"] if removed else [])])

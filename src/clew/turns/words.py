@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from clew.base.visible import many
 from clew.turns.model import ProgramNote
 
 if TYPE_CHECKING:
@@ -68,11 +69,6 @@ def price_origin(spent: Spent, listed_on: str) -> str:
     ]
     known = [(cost, words) for cost, words in origins if cost]
     return ", ".join(f"{money(cost)} {words}" if len(known) > 1 else words for cost, words in known)
-
-
-def many(count: int, what: str) -> str:
-    """A count with its noun: ``1 word``, ``2,000 words``."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def duration(seconds: float | None) -> str:

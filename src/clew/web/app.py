@@ -18,6 +18,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from clew.base.visible import many
 from clew.base.visible import plain as shown_line
 from clew.errors import Ambiguous, ClewError, Conflict, Corrupted, Invalid, NotFound, Sealed
 from clew.exports.render.text import LONGEST
@@ -40,7 +41,6 @@ from clew.web.views import (
     PINNED,
     agent_name,
     dot,
-    many,
     node_value,
     project_of,
     resume_command,

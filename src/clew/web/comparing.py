@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from markupsafe import Markup
 
-from clew.base.visible import plain
+from clew.base.visible import many, plain
 from clew.engine.node import Node
 from clew.errors import Invalid
 from clew.exports.render.message import Renderer
@@ -27,7 +27,7 @@ from clew.web.conversation import hide_secrets, media_links
 from clew.web.files import ChangedFile, changed_files
 from clew.web.outline import url, window_start
 from clew.web.site import Site
-from clew.web.views import many, node_value, snippet
+from clew.web.views import node_value, snippet
 
 SHOWN = 60
 """Messages of each side."""

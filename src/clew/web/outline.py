@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from clew.base.messages import Media, Text
+from clew.base.visible import many
 from clew.sources.registry import rules_for
 from clew.store.session import Session
 from clew.store.windows import window
 from clew.turns.derive import is_prompt, split_prompt
 from clew.turns.model import Entry, ShowRules, entry
 from clew.web.secrets import SecretFinder
-from clew.web.views import many, shorten
+from clew.web.views import shorten
 
 WINDOW = 50
 """Messages on one page of a conversation: few, since the first paint waits for all of them."""

@@ -216,11 +216,6 @@ def node_value(node: Node) -> dict[str, Any]:
     return entry_value(entry(node))
 
 
-def many(count: int, what: str) -> str:
-    """``1 message``, ``1,200 messages``; a word in -ch takes -es."""
-    return f"{count:,} {what if count == 1 else what + ('es' if what.endswith('ch') else 's')}"
-
-
 def _one_line(text: str) -> str:
     return _SPACE.sub(" ", _COLOURS.sub("", text))
 

@@ -12,10 +12,10 @@ import click
 
 import clew
 from clew.base.files import mount_of
-from clew.base.visible import plain
+from clew.base.visible import many, plain
 from clew.cli.chat import models
 from clew.cli.chat.attachments import read, repeat_question
-from clew.cli.output.text import bold, columns, dim, many, note, out, wrap_to
+from clew.cli.output.text import bold, columns, dim, note, out, wrap_to
 
 if TYPE_CHECKING:
     from clew.cli.chat.conversation import ChatSession

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import click
 
 import clew
-from clew.base.visible import plain
+from clew.base.visible import many, plain
 from clew.cli.options import dry_run_option, examples
 from clew.cli.output.json import Form, json_options, out_lines, out_value, session_json
-from clew.cli.output.text import dim, many, out, out_json, out_jsonl, warn
+from clew.cli.output.text import dim, out, out_json, out_jsonl, warn
 from clew.cli.setup.find import find_point, find_session, message_id
 from clew.cli.setup.open_store import open_existing, store_option
 

@@ -13,24 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 import clew
-from clew.base.visible import plain
+from clew.base.visible import many, plain
 from clew.cli.exits import INTERRUPTED, report
 from clew.cli.options import examples
 from clew.cli.output.json import Form, json_options
-from clew.cli.output.text import (
-    bold,
-    clip,
-    columns,
-    dim,
-    is_terminal,
-    many,
-    note,
-    readable,
-    role_style,
-    style,
-    warn,
-    width,
-)
+from clew.cli.output.text import bold, clip, columns, dim, is_terminal, note, readable, role_style, style, warn, width
 from clew.cli.setup.find import find, find_session
 from clew.cli.setup.open_store import cpe_file, default_rules, open_or_create, store_option, view_cpe
 from clew.providers.errors import ProviderError

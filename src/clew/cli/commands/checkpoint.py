@@ -7,13 +7,13 @@ from typing import Any
 import click
 
 from clew.base import ids
-from clew.base.visible import plain
+from clew.base.visible import many, plain
 from clew.checkpoints import Checkpoint, FileDiff
 from clew.checkpoints.diff import LineCount, count
 from clew.checkpoints.serial import display_path
 from clew.cli.options import Group, examples
 from clew.cli.output.json import Form, iso, json_options, out_lines, out_value, out_values
-from clew.cli.output.text import dim, many, style, warn
+from clew.cli.output.text import dim, style, warn
 from clew.cli.output.times import local
 from clew.cli.output.working_files import checkpoints_of, diff_lines, line_of, pair, root_option, summary
 from clew.cli.setup.find import find_session, message_id

@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 import clew
-from clew.base.visible import plain
+from clew.base.visible import many, plain
 from clew.cli.commands.ls import mention_cpe
 from clew.cli.commands.purge import remaining_lines
 from clew.cli.commands.show import show
@@ -19,7 +19,7 @@ from clew.cli.commands.tree import draw, everything, here_option, limit_option, 
 from clew.cli.options import Group, dry_run_option, examples
 from clew.cli.output.json import Form, json_options
 from clew.cli.output.outcomes import Success, for_each, report_outcomes, roll_back
-from clew.cli.output.text import many, warn
+from clew.cli.output.text import warn
 from clew.cli.setup.find import find_message
 from clew.cli.setup.open_store import cpe_file, open_existing, open_for_reading, store_option
 from clew.engine.receipts import Receipt

@@ -15,12 +15,12 @@ import click
 
 import clew
 from clew.base.files import exists
-from clew.base.visible import plain
+from clew.base.visible import many, plain
 from clew.cli.exits import FAILED, code_of
 from clew.cli.options import examples
 from clew.cli.output.json import Form, json_options, out_lines, out_values
 from clew.cli.output.progress import size
-from clew.cli.output.text import bold, dim, many, pad, style
+from clew.cli.output.text import bold, dim, pad, style
 from clew.cli.setup import settings
 from clew.cli.setup.open_store import location, open_untouched, store_option
 from clew.engine.mirrors import PENDING

@@ -12,13 +12,13 @@ from typing import Literal
 import click
 
 import clew
-from clew.base.visible import paragraphs, plain
+from clew.base.visible import many, paragraphs, plain
 from clew.cli.exits import DAMAGED, PARTIAL
 from clew.cli.options import examples
 from clew.cli.output.json import Form as Output
 from clew.cli.output.json import json_options, out_value
 from clew.cli.output.progress import ProgressLine
-from clew.cli.output.text import is_terminal, many, out, warn
+from clew.cli.output.text import is_terminal, out, warn
 from clew.cli.output.times import since_option
 from clew.cli.setup.find import find_point
 from clew.cli.setup.open_store import open_for_reading, store_option

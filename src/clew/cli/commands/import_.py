@@ -13,13 +13,13 @@ import click
 
 import clew
 from clew.base.outside import open_outside
-from clew.base.visible import plain
+from clew.base.visible import many, plain
 from clew.cli.exits import PARTIAL
 from clew.cli.importing.found import HISTORY, choose, json_rows, table, tell_unreadable, this_home
 from clew.cli.importing.run_import import MOST, StopSwitch, file_row, import_files
 from clew.cli.options import dry_run_option, examples, yes_option
 from clew.cli.output.json import Form, home_short, iso, json_options, out_lines
-from clew.cli.output.text import bold, dim, many, note, out_json, out_jsonl, warn
+from clew.cli.output.text import bold, dim, note, out_json, out_jsonl, warn
 from clew.cli.output.times import local, parse_since
 from clew.cli.setup.ask import can_ask
 from clew.cli.setup.open_store import is_cpe, open_for_reading, open_or_create, store_option

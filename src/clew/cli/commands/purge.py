@@ -12,12 +12,12 @@ import click
 
 import clew
 from clew.base import ids
-from clew.base.visible import plain
+from clew.base.visible import many, plain
 from clew.cli.exits import FAILED, PARTIAL, say
 from clew.cli.options import dry_run_option, examples, yes_option
 from clew.cli.output.json import Form, home_short, iso, json_options, out_lines, out_value, out_values
 from clew.cli.output.progress import size
-from clew.cli.output.text import dim, many, style, warn, wrap
+from clew.cli.output.text import dim, style, warn, wrap
 from clew.cli.output.times import local, parse_since
 from clew.cli.setup.ask import can_ask, confirm
 from clew.cli.setup.find import describe_session, find_session

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import clew
-from clew.base.visible import plain
+from clew.base.visible import many, plain
 from clew.cli.commands.purge import remaining_lines
 from clew.cli.exits import DAMAGED, FAILED, PARTIAL
 from clew.cli.options import Group, dry_run_option, examples
 from clew.cli.output.json import Form, iso, json_options, out_lines, out_value, out_values
 from clew.cli.output.outcomes import Success, for_each, report_outcomes
 from clew.cli.output.progress import ProgressLine
-from clew.cli.output.text import dim, many, out, style, warn
+from clew.cli.output.text import dim, out, style, warn
 from clew.cli.output.times import ago
 from clew.cli.setup.open_store import open_existing, open_for_reading, store_option
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import clew
-from clew.base.visible import plain
+from clew.base.visible import many, plain
 from clew.cli.commands.purge import original_files, original_lines
 from clew.cli.exits import DAMAGED, FAILED, PARTIAL, say
 from clew.cli.options import dry_run_option, examples, yes_option
 from clew.cli.output.json import Form, json_options, out_lines, out_value, out_values
 from clew.cli.output.progress import ProgressLine
-from clew.cli.output.text import bold, dim, list_counts, many, note, out_json, out_jsonl, pad, style, warn
+from clew.cli.output.text import bold, dim, list_counts, note, out_json, out_jsonl, pad, style, warn
 from clew.cli.setup.ask import can_ask, confirm
 from clew.cli.setup.find import describe_session, find
 from clew.cli.setup.open_store import also_option, open_existing, open_for_reading, rules, store_option

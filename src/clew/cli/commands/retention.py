@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 import clew
-from clew.base.visible import plain
+from clew.base.visible import many, plain
 from clew.cli.commands.purge import remaining_lines
 from clew.cli.exits import FAILED, PARTIAL
 from clew.cli.options import Group, dry_run_option, examples
 from clew.cli.output.json import Form, iso, json_options, out_lines, out_value, out_values, session_json
-from clew.cli.output.text import clip, dim, many, out, out_json, out_jsonl, style, warn
+from clew.cli.output.text import clip, dim, out, out_json, out_jsonl, style, warn
 from clew.cli.output.times import local, parse_until
 from clew.cli.setup.find import find_session
 from clew.cli.setup.open_store import open_existing, open_for_reading, store_option

@@ -9,14 +9,14 @@ from typing import Any
 import click
 
 import clew
-from clew.base.visible import plain
+from clew.base.visible import many, plain
 from clew.checkpoints import Mode, Rewound
 from clew.checkpoints.diff import LineCount
 from clew.checkpoints.serial import display_path
 from clew.cli.options import dry_run_option, examples, yes_option
 from clew.cli.output.json import Form, json_options, out_value, session_json
 from clew.cli.output.outcomes import roll_back
-from clew.cli.output.text import clip, many, out, warn
+from clew.cli.output.text import clip, out, warn
 from clew.cli.output.tree_layout import snippet
 from clew.cli.output.working_files import (
     checkpoints_of,

@@ -13,12 +13,12 @@ import click
 import msgspec
 
 import clew
-from clew.base.visible import plain
+from clew.base.visible import many, plain
 from clew.cli.exits import DAMAGED
 from clew.cli.options import examples
 from clew.cli.output.conversation import Look, lines, look
 from clew.cli.output.json import Form, json_options, node_json, out_lines, session_json
-from clew.cli.output.text import bold, dim, is_terminal, many, out_json, out_jsonl, style, warn
+from clew.cli.output.text import bold, dim, is_terminal, out_json, out_jsonl, style, warn
 from clew.cli.output.times import ago
 from clew.cli.setup.find import find, find_point, find_session
 from clew.cli.setup.open_store import open_for_reading, store_option

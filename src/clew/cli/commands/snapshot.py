@@ -13,14 +13,14 @@ import click
 import msgspec
 
 import clew
-from clew.base.visible import plain
+from clew.base.visible import many, plain
 from clew.cli.commands.purge import remaining_lines
 from clew.cli.exits import InvalidKey
 from clew.cli.options import Group, dry_run_option, examples
 from clew.cli.output.conversation import message_lines
 from clew.cli.output.json import Form, iso, json_options, out_lines, out_value, out_values, session_json
 from clew.cli.output.outcomes import Success, for_each, report_outcomes
-from clew.cli.output.text import bold, dim, many, out, out_document, role_style, style, warn
+from clew.cli.output.text import bold, dim, out, out_document, role_style, style, warn
 from clew.cli.output.times import ago, local
 from clew.cli.setup.find import find_point
 from clew.cli.setup.open_store import key_source, open_existing, open_for_reading, open_or_create, store_option

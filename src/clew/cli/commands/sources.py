@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 import clew
-from clew.base.visible import plain
+from clew.base.visible import many, plain
 from clew.cli.options import examples
 from clew.cli.output.json import Form, home_short, iso, json_options, out_lines
-from clew.cli.output.text import bold, dim, many, out_json, out_jsonl, pad
+from clew.cli.output.text import bold, dim, out_json, out_jsonl, pad
 from clew.cli.output.times import local
 from clew.cli.setup.open_store import open_for_reading, store_option
 

@@ -15,10 +15,11 @@ from typing import IO
 import click
 
 import clew
+from clew.base.visible import many
 from clew.cli.exits import FAILED, say
 from clew.cli.importing.found import show_found
 from clew.cli.options import examples
-from clew.cli.output.text import bold, clip, dim, list_counts, many, out, role_style, style
+from clew.cli.output.text import bold, clip, dim, list_counts, out, role_style, style
 from clew.cli.output.tree_layout import END, INDENT, TreeItem, arrange, snippet
 from clew.cli.setup.key_sources import VARIABLES
 

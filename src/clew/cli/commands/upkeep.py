@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.base.visible import plain
+from clew.base.visible import many, plain
 from clew.cli.exits import DAMAGED
 from clew.cli.options import dry_run_option, examples
 from clew.cli.output.json import Form, iso, json_options, out_lines, out_value, out_values
 from clew.cli.output.progress import ProgressLine, size
-from clew.cli.output.text import bold, dim, list_counts, many, out, out_json, out_jsonl, style, warn, wrap
+from clew.cli.output.text import bold, dim, list_counts, out, out_json, out_jsonl, style, warn, wrap
 from clew.cli.output.times import local, since_option, until_option
 from clew.cli.setup import settings
 from clew.cli.setup.open_store import open_existing, open_for_reading, open_untouched, store_option

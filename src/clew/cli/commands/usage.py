@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from clew.base.visible import plain
+from clew.base.visible import many, plain
 from clew.cli.commands.stats import bar, damage, short
 from clew.cli.exits import DAMAGED
 from clew.cli.options import examples
 from clew.cli.output.json import Form, home_short, json_options, out_lines, out_value
 from clew.cli.output.progress import ProgressLine
-from clew.cli.output.text import bold, clip, columns, dim, many, pad, style, warn, width, wrap
+from clew.cli.output.text import bold, clip, columns, dim, pad, style, warn, width, wrap
 from clew.cli.output.times import since_option, until_option
 from clew.cli.setup.find import find_session
 from clew.cli.setup.open_store import open_for_reading, store_option

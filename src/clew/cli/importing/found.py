@@ -10,11 +10,11 @@ from typing import Any
 
 import click
 
-from clew.base.visible import plain
+from clew.base.visible import many, plain
 from clew.cli.exits import PARTIAL
 from clew.cli.output.json import home_short, iso, out_lines
 from clew.cli.output.progress import size
-from clew.cli.output.text import bold, clip, columns, dim, many, out, pad, warn, width
+from clew.cli.output.text import bold, clip, columns, dim, out, pad, warn, width
 from clew.sources.contract import Home
 from clew.sources.survey import History
 

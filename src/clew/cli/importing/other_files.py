@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import clew
 from clew.base.outside import open_outside
-from clew.base.visible import plain
+from clew.base.visible import many, plain
 from clew.cli.exits import PARTIAL
 from clew.cli.importing.run_import import left_out
 from clew.cli.output.json import Form, out_lines
 from clew.cli.output.progress import ProgressLine
-from clew.cli.output.text import bold, dim, many, note, out_json, out_jsonl, warn
+from clew.cli.output.text import bold, dim, note, out_json, out_jsonl, warn
 from clew.cli.setup.open_store import timeout_setting
 from clew.store.store import trial
 

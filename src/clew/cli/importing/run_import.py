@@ -11,12 +11,12 @@ from types import FrameType
 from typing import Any
 
 import clew
-from clew.base.visible import plain
+from clew.base.visible import many, plain
 from clew.cli.exits import INTERRUPTED, PARTIAL
 from clew.cli.importing.found import SPACE
 from clew.cli.output.json import Form, out_lines
 from clew.cli.output.progress import ProgressLine, size
-from clew.cli.output.text import bold, many, note, out_json, out_jsonl, warn
+from clew.cli.output.text import bold, note, out_json, out_jsonl, warn
 from clew.sources.import_all import UNWRITABLE, FileOutcome, import_all
 from clew.sources.import_log import ImportRecorder, run_handle
 from clew.sources.imported_files import ImportedFiles

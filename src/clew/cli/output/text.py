@@ -61,11 +61,6 @@ def strip_colours(text: str) -> str:
     return _COLOUR.sub("", text)
 
 
-def many(count: int, what: str) -> str:
-    """A count with its noun: `1 message`, `2,000 messages`."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
 def list_counts(counts: Mapping[str, int]) -> str:
     """All counts above 0, with plural names as keys: `1 tree, 2,000 messages`. Sessions are named conversations."""
     return ", ".join(f"{count:,} {_noun(what, count)}" for what, count in counts.items() if count)

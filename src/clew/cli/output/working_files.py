@@ -10,13 +10,13 @@ import click
 import msgspec
 
 import clew
-from clew.base.visible import paragraphs, plain
+from clew.base.visible import many, paragraphs, plain
 from clew.checkpoints import Checkpoints, FileDiff, FileState, Rewound, unified
 from clew.checkpoints.diff import LineCount, count
 from clew.checkpoints.serial import display_path
 from clew.cli.exits import FAILED, NOT_FOUND, say
 from clew.cli.output.json import Form, out_value
-from clew.cli.output.text import many, out, style, warn
+from clew.cli.output.text import out, style, warn
 
 root_option = click.option(
     "--root", metavar="PATH", help="Folder of the files.  [default: that of the conversation, or the current one]"

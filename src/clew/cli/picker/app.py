@@ -17,9 +17,9 @@ from textual.widgets.option_list import Option
 from textual.worker import get_current_worker
 
 import clew
-from clew.base.visible import plain
+from clew.base.visible import many, plain
 from clew.cli.output.json import home_short
-from clew.cli.output.text import clip, many, pad, width
+from clew.cli.output.text import clip, pad, width
 from clew.cli.output.times import ago
 from clew.cli.picker.catalog import Catalog, CatalogRow, Scope
 from clew.cli.picker.preview import Preview, preview

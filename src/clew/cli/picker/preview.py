@@ -10,9 +10,8 @@ from typing import NamedTuple
 from rich.text import Text
 
 import clew
-from clew.base.visible import plain
+from clew.base.visible import many, plain
 from clew.cli.output.json import home_short
-from clew.cli.output.text import many
 from clew.cli.picker.catalog import CatalogRow, content_query
 from clew.sources.registry import rules_for
 from clew.store.origin import origin_of

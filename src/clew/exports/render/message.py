@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from clew.base.messages import Media, Opaque, Text
+from clew.base.visible import many
 from clew.engine.node import Node
 from clew.errors import Corrupted
 from clew.exports.render.terminal import terminal
@@ -15,7 +16,7 @@ from clew.exports.render.text import attribute, inline, markdown, name_secrets, 
 from clew.exports.render.tools import StepLinks, json_block, render_step
 from clew.providers.usage import AnswerUsage
 from clew.turns.model import Entry, Item, ModelAnswer, Part, ProgramNote, Said, Step, Thought, UserPrompt
-from clew.turns.words import many, money, note_line, short_model, token_words
+from clew.turns.words import money, note_line, short_model, token_words
 
 VERSION = 6
 """Grows with every change of the HTML of a message: caches must not keep the older form."""
