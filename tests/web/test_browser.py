@@ -107,7 +107,7 @@ def test_code_can_be_copied(browser: Any, site: Any) -> None:
     session = store.sessions.create(title="Code")
     session.append([clew.user("```sh\nls\n```"), clew.assistant("Run:\n\n```python\nx = 1\n```\n\n```\nplain\n```")])
     page = visit(browser, server, f"/c/{session.id}")
-    assert page.locator(".code-h").all_inner_texts() == ["sh", "python"]
+    assert page.locator(".code-h").all_text_contents() == ["sh", "python"]
     page.evaluate("navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }")
     page.locator("#m2 .code").first.hover()
     page.locator("#m2 .code > .copy").first.click()
