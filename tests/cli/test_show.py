@@ -153,7 +153,7 @@ def test_folding(clew_cli, talk):
     for args in ["--fold"], ["--fold", "--as", "markdown"]:
         out = clew_cli("show", id, *args).out
         assert "> thinking, 3 words" in out
-        assert re.search("(✗|⚙) look:? <b> · error", out)
+        assert re.search(r"(✗|⚙) look:? \\?<b> · error", out)
         assert "alert(1)" in out
     assert "one two three" in clew_cli("show", id, "--as", "markdown").out
 

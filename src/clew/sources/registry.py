@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib import import_module
 from itertools import takewhile
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from clew.base.outside import is_of_store
 from clew.errors import ClewError, NotFound
@@ -18,11 +18,13 @@ from clew.sources.contract import Home, Source
 from clew.sources.items import Item, items
 from clew.store.origin import origin_of
 from clew.store.search.index import searchable
-from clew.store.search.query import Hit
 from clew.store.session import Session
 from clew.turns import derive
 from clew.turns.model import PLAIN, ShowRules
 from clew.turns.model import entry as entry_of
+
+if TYPE_CHECKING:
+    from clew.store.search.query import Hit
 
 GROUP = "clew.sources"
 _OWN = (
