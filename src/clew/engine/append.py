@@ -141,6 +141,8 @@ def _use_blobs(engine: Engine, tx: Tx, tree: int, node: Node, digests: Iterable[
 
 REMEMBERED = 1024
 """Refs whose head state is cached."""
+RENEWED = 1_000_000
+"""Microseconds after which a ref at the top gets a new rank: on a server, others may be active at the same time."""
 
 
 class Appended(msgspec.Struct, frozen=True):
@@ -175,6 +177,10 @@ class RememberedHeads:
         self._seen[state.key] = now, info
         self._tops[kind] = rank
 
+    def note_rank(self, kind: str, rank: int) -> None:
+        """Takes note of the rank of a ref that was added or moved: the top of its kind may be another one now."""
+        self._tops[kind] = max(rank, self._tops.get(kind, 0))
+
     def append_one(self, row: RefRow, draft: Draft) -> Appended | None:
         """`append` for one message, in a transaction of its own. None if only `append` can do it.
 
@@ -191,6 +197,8 @@ class RememberedHeads:
         if rank != self._tops[row.kind] or pos & MAX_SEQ == MAX_SEQ or (wrapped is not None) != engine.seal.keyed:
             return None
         pos, version, id, now = pos + 1, version + 1, draft.id, engine.clock()
+        if now >= rank + RENEWED:
+            return None
         mac = engine.seal.sign(move_fields(key, tree, pos, id, version, now, rank), ref_key)
         move, one = Move(pos, id, version, now, rank, mac), pack_node(info, pos, parent, facts, draft)
         if not engine.backend.extend(row.ref, seen, move, one):
@@ -207,7 +215,7 @@ class RememberedHeads:
         if known is None or expect not in (False, known[0].id) or not self._has_room(known[0], len(drafts)):
             return None
         (seen, info), top, now = known, self._tops[row.kind], self._engine.clock()
-        rank = seen.rank if seen.rank == top else max(now, top + 1)
+        rank = seen.rank if seen.rank == top and now < top + RENEWED else max(now, top + 1)
         move = self._next_move(seen, len(drafts), drafts[-1].id, rank, now)
         if not tx.advance(row.ref, seen, move, top):
             return None

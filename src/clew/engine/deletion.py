@@ -329,7 +329,7 @@ def _move_head_up(engine: Engine, refs: Refs, tx: Tx, ref: RefRow, cuts: list[Ru
         return
     place = None if pos is None else tx.node_at(pos)
     state = refs.head_state(tx, ref, trashed=True)
-    refs.move(tx, ref.ref, state, pos, place.row[ID] if place else None)
+    refs.move(tx, ref, state, pos, place.row[ID] if place else None)
 
 
 def _above(pos: int, cuts: list[RunCut]) -> int | None:

@@ -165,6 +165,7 @@ class Refs:
             now if created_at is None else created_at, now, rank,
             None, None, 0, look, None, b"", b"",
         )  # fmt: skip
+        self._remembered.note_rank(kind, rank)
         return self.add_row(tx, row, payload)
 
     def add_row(self, tx: Tx, row: RefRow, payload: bytes) -> RefRow:
@@ -182,30 +183,31 @@ class Refs:
         """`own`, created if it does not exist."""
         return self.own(tx, kind) or self.add(tx, kind, OWN, b"\x01{}", tree=None, at=None)
 
-    def move(self, tx: Tx, ref: int, state: HeadState, head: int | None, head_id: bytes | None) -> Move:
+    def move(self, tx: Tx, row: RefRow, state: HeadState, head: int | None, head_id: bytes | None) -> Move:
         """Moves the head of a ref, and the ref to the top of its kind. Conflict if it was changed."""
         now = self._engine.clock()
         up = state.rank < state.top
-        return self._move(tx, ref, state, head, head_id, now, max(now, state.top + 1) if up else state.rank)
+        return self._move(tx, row, state, head, head_id, now, max(now, state.top + 1) if up else state.rank)
 
     def move_past(
         self, tx: Tx, row: RefRow, state: HeadState, head: int | None, head_id: bytes | None, active_at: int
     ) -> Move:
         """`move` for an activity in the past: the ref moves only before the refs that were active earlier."""
         if active_at >= self._engine.clock():
-            return self.move(tx, row.ref, state, head, head_id)
+            return self.move(tx, row, state, head, head_id)
         later = active_at > state.active_at
         rank = self.past_rank(tx, row.kind, active_at, state.top) if later else state.rank
-        return self._move(tx, row.ref, state, head, head_id, max(active_at, state.active_at), rank)
+        return self._move(tx, row, state, head, head_id, max(active_at, state.active_at), rank)
 
     def _move(
-        self, tx: Tx, ref: int, state: HeadState, head: int | None, head_id: bytes | None, now: int, rank: int
+        self, tx: Tx, row: RefRow, state: HeadState, head: int | None, head_id: bytes | None, now: int, rank: int
     ) -> Move:
         version, at = state.version + 1, -1 if head is None else head
         fields = move_fields(state.key, state.tree, at, head_id or NO_ID, version, now, rank)
         mac = self._engine.seal.sign(fields, state.ref_key)
         move = Move(head, head_id, version, now, rank, mac)
-        tx.move_ref(ref, move, up=rank != state.rank)
+        tx.move_ref(row.ref, move, up=rank != state.rank)
+        self._remembered.note_rank(row.kind, rank)
         return move
 
     def past_rank(self, tx: Tx, kind: str, at: int, top: int) -> int:
@@ -332,7 +334,7 @@ class Refs:
         """Stores `drafts` after a node of the tree, and moves the head of the ref there, which has this state."""
         nodes = append_chain(self._engine, tx, point, drafts, within=state.tree)
         last = node_row(nodes[-1])
-        move = self.move(tx, row.ref, state, last[POS], last[ID])
+        move = self.move(tx, row, state, last[POS], last[ID])
         self._remembered.remember(row.kind, state, move, run_info(nodes[-1]), last[FACTS])
         return Appended(nodes, move)
 

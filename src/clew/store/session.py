@@ -364,7 +364,7 @@ class Session:
             if state.id == target:
                 return None, None
             left = self._refs.leave(tx, self._row, state, point)
-            return self._refs.move(tx, self._row.ref, state, point.pos, point.id), left
+            return self._refs.move(tx, self._row, state, point.pos, point.id), left
 
         def is_kept(tx: Tx, done: tuple[Move | None, RefRow | None]) -> bool:
             return done[0] is None or self._refs.is_moved(tx, self._row, done[0])
@@ -406,7 +406,7 @@ class Session:
             point = state.insert_point._replace(pos=None, id=None, run_depth=0, carried=carried, open=0)
             nodes = append_chain(self._engine, tx, point, drafts, derived=state.pos)
             last = node_row(nodes[-1])
-            return Appended(nodes, self._refs.move(tx, self._row.ref, state, last[POS], last[ID]))
+            return Appended(nodes, self._refs.move(tx, self._row, state, last[POS], last[ID]))
 
         self._refs.ensure_sound_head(self._row)
         done = self._engine.write(work, lambda tx: self._refs.find_appended(tx, self._row, drafts))

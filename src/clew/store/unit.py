@@ -677,7 +677,7 @@ class Unit:
 
     def _move(self, row: RefRow, state: HeadState, pos: int | None, id: bytes | None, at: int | None) -> Move:
         if at is None:
-            return self._refs.move(self._tx, row.ref, state, pos, id)
+            return self._refs.move(self._tx, row, state, pos, id)
         return self._refs.move_past(self._tx, row, state, pos, id, at)
 
     def _note(self, event: str, session: Session) -> None:

@@ -223,15 +223,50 @@ def test_an_id_that_is_taken(store: clew.Store) -> None:
 
 
 def test_who_is_overtaken_does_not_wait_for_its_turn(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another process brings its own session to the top: a look is enough, and the order of the list is right."""
+    """Another process, whose clock is ahead, brings its own session to the top: a look is enough.
+
+    Up to two seconds are not looked at: the clocks of machines may differ.
+    """
     with clew.open(url) as store, clew.open(url) as other:
         one, two = sessions(store, 2)
+        monkeypatch.setattr(Parts.of(other).engine, "clock", lambda: time.time_ns() // 1000 + 10_000_000)
         (third,) = sessions(other, 1)
         nobody_waits(monkeypatch)
         monkeypatch.setattr(Parts.of(store).engine, "clock", lambda: 1)  # behind all others
         together(store, say(one, "a"), say(two, "a"))
         listed = [session.id for session in other.sessions.list().items]
         assert listed == [two.id, one.id, third.id]
+
+
+def test_many_sessions_at_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two processes with eight sessions each, all of which are active, nobody waits for the lock of the store."""
+    with clew.open(url) as store, clew.open(url) as other:
+        mine, theirs = sessions(store, 8), sessions(other, 8)
+        nobody_waits(monkeypatch)
+
+        def talk(session: clew.Session) -> None:
+            for number in range(20):
+                session.append(clew.user(str(number)))
+
+        threads = [threading.Thread(target=talk, args=(session,)) for session in (*mine, *theirs)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert {len(session.path()) for session in (*mine, *theirs)} == {21}
+        assert store.verify().ok
+
+
+def test_two_who_are_both_at_the_top(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each process takes its own session for the last active one; after a second of activity it looks again."""
+    with clew.open(url) as store, clew.open(url) as other:
+        now = time.time_ns() // 1000
+        for one in (store, other):
+            monkeypatch.setattr(Parts.of(one).engine, "clock", lambda: now)
+        (mine,), (theirs,) = sessions(store, 1), sessions(other, 1)
+        now += 1_000_000
+        mine.append(clew.user("later"))
+        assert [session.id for session in store.sessions.list()] == [mine.id, theirs.id]
 
 
 def test_sealing_stops_a_batch(url: str) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 import clew
 from clew.backends import FORMAT
+from clew.backends.postgres.migrate import FUNCTIONS
 from clew.errors import Sealed, Unavailable, WrongKey
 from clew.store import tenants
 from clew.store.parts import Parts
@@ -149,3 +150,20 @@ def test_an_old_store_is_not_migrated_without_its_key(
     with clew.open(place.url, key=right) as store:
         assert store.sessions.latest().path()[0].text == "before"
     assert format_of(place) == made_up_migration.NEXT
+
+
+def test_functions_of_an_older_clew(place: NodeLocation) -> None:
+    """Opening a store replaces its functions by newer ones, also while others have it open."""
+    with clew.open(place.url, workspace="a") as store:
+        session = fill(store, "alpha")
+        with place.server.connect(options=f"-csearch_path={place.schema}") as owner:
+            owner.execute("COMMENT ON FUNCTION extend IS '1'")
+            owner.execute("DROP FUNCTION home_of")
+        clew.open(place.url, workspace="a").close()
+        session.append(clew.user("with the new ones"))
+        with place.server.connect(options=f"-csearch_path={place.schema}") as owner:
+            found = owner.execute(
+                "SELECT count(*), max(obj_description(oid)) FROM pg_proc"
+                " WHERE proname IN ('extend', 'home_of') AND pronamespace = current_schema()::regnamespace"
+            )
+            assert found.fetchone() == (2, str(FUNCTIONS))

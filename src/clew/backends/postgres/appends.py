@@ -11,7 +11,7 @@ from clew.backends import HeadState
 from clew.backends.postgres.connection import is_lost
 from clew.backends.postgres.optimistic import NeedsLock, OptimisticAppend
 from clew.backends.postgres.transactions import Turns
-from clew.backends.postgres.tx import SQL, Append, columns, join
+from clew.backends.postgres.tx import SQL, Append, columns, homes_of, join
 from clew.errors import ClewError
 
 T = TypeVar("T")
@@ -63,10 +63,12 @@ class Appends:
         """Sends appends to different runs; returns the refs that were moved. NeedsLock, Lost."""
         turns, first = self._turns, appends[0]
         one = len(appends) == len(first.rows) == 1
-        values = (*first.bounds(), *first.rows[0]) if one else columns(appends)
+        values = (first.seen.tree, *first.bounds(), *first.rows[0]) if one else columns(appends)
         with turns.translate_errors, turns.connections.take() as conn:
             try:
-                answer = conn.shared_cursor.execute(_EXTEND if one else _EXTEND_ALL, (turns.store, *values)).fetchone()
+                answer = conn.shared_cursor.execute(
+                    _EXTEND if one else _EXTEND_ALL, (turns.store, homes_of(turns.store), *values)
+                ).fetchone()
             except (psycopg.errors.UniqueViolation, psycopg.errors.DeadlockDetected):
                 raise NeedsLock from None
             except psycopg.Error as error:

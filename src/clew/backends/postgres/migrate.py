@@ -12,8 +12,11 @@ from clew.backends.postgres.connection import OLDEST_SERVER, Connection
 from clew.backends.postgres.exclusive import run_exclusively
 from clew.backends.postgres.tx import PostgresTx
 from clew.backends.rows import FORMAT
-from clew.backends.sql import migrations
+from clew.backends.sql import migrations, script
 from clew.errors import NotFound, SchemaTooNew, Unavailable
+
+FUNCTIONS = 2
+"""The number of the functions in functions.postgres.sql, which is also their comment there."""
 
 
 def read_format(conn: Connection, schema: str, path: str) -> int:
@@ -30,12 +33,26 @@ def read_format(conn: Connection, schema: str, path: str) -> int:
 
 
 def migrate(conn: Connection, schema: str, path: str, check_older: Callable[[Tx], object], *, create: bool) -> None:
-    """Creates or migrates the store. Only one process does so; the others wait for it."""
+    """Creates or migrates the store, and replaces older functions. Only one process does so; the others wait for it."""
     number = read_format(conn, schema, path)
     if number != FORMAT:
         if number:
             check_older(PostgresTx(conn, 0))
         run_exclusively(conn, schema, path, lambda: _migrate(conn, schema, path, create=create))
+    elif _functions(conn, schema) < FUNCTIONS:
+        run_exclusively(conn, schema, path, lambda: _renew_functions(conn, schema))
+
+
+def _functions(conn: Connection, schema: str) -> int:
+    """The number of the store's functions; 0 for those that have none."""
+    about = "SELECT obj_description(p.oid, 'pg_proc') FROM pg_proc p JOIN pg_namespace s ON s.oid = p.pronamespace"
+    row = conn.execute(f"{about} WHERE p.proname = 'extend' AND s.nspname = %s".encode(), (schema,)).fetchone()
+    return int(row[0]) if row and row[0] else 0
+
+
+def _renew_functions(conn: Connection, schema: str) -> None:
+    if _functions(conn, schema) < FUNCTIONS:
+        conn.execute(script("functions.postgres.sql").encode(), prepare=False)
 
 
 def _migrate(conn: Connection, schema: str, path: str, *, create: bool) -> None:
@@ -44,12 +61,13 @@ def _migrate(conn: Connection, schema: str, path: str, *, create: bool) -> None:
         if not create:
             raise NotFound("store", path, hint="Check the URL and its schema.")
         conn.execute('CREATE SCHEMA IF NOT EXISTS "{}"'.format(schema.replace('"', '""')).encode())
-    for leads_to, script in migrations("postgres"):
+    for leads_to, steps in migrations("postgres"):
         if leads_to > number:
-            conn.execute(script.encode(), prepare=False)
+            conn.execute(steps.encode(), prepare=False)
             if leads_to == 1:
                 _insert_first_rows(conn)
             conn.execute("UPDATE epoch SET number = number + 1, format = %s", (leads_to,))
+    _renew_functions(conn, schema)
     if number:
         tenants.renew(conn, schema)
 

@@ -22,6 +22,11 @@ _REF = attrgetter("ref")
 SQL = {name: statement.replace("?", "%s").encode() for name, statement in queries("postgres").items()}
 
 
+def homes_of(store: int) -> int:
+    """The first number of the locks of a store's homes, from the number of its own lock: 32 bits with a sign."""
+    return ((store ^ store >> 32) & 0xFFFFFFFF) - (1 << 31)
+
+
 class Append(NamedTuple):
     """An append that takes effect only if the ref is still as it was `seen`."""
 
@@ -65,12 +70,13 @@ def join(chain: Sequence[Append]) -> Append:
 
 
 def columns(appends: Sequence[Append]) -> list[bytes]:
-    """The parameters of the SQL function `extend_all`, for appends to different refs."""
+    """The parameters of the SQL function `extend_all`, for appends to different refs, after the store and its homes."""
     appends = sorted(appends, key=_REF)
     rows = [row for append in appends for row in append.rows]
     bounds = zip(*[append.bounds() for append in appends], strict=True)
     nodes = zip(*rows, strict=True) if rows else ((),) * len(_NODE)
     return [
+        Numbers(sorted({append.seen.tree for append in appends})),
         *[kind(column) for kind, column in zip(_BOUNDS, bounds, strict=True)],
         *[kind(column) for kind, column in zip(_NODE, nodes, strict=True)],
     ]
@@ -79,8 +85,9 @@ def columns(appends: Sequence[Append]) -> list[bytes]:
 class PostgresTx(SqlTx):
     """See `clew.backends.Tx`."""
 
-    __slots__ = ("_cursor", "conn", "epoch", "store")
+    __slots__ = ("_cursor", "conn", "epoch", "homes", "store")
     _sql = SQL
+    _begin = SQL["begin_write"]
 
     def __init__(self, conn: Connection, store: int) -> None:
         self.conn = conn
@@ -89,13 +96,15 @@ class PostgresTx(SqlTx):
         self._run = self._cursor.execute
         self.store = store
         """The number of the store's advisory lock."""
+        self.homes = homes_of(store)
+        """The first number of the locks of its homes."""
         self.epoch = 0
         """The number of the epoch in which a write transaction began."""
 
     def begin(self) -> int:
         """Waits for the lock, begins a write transaction, and returns the number of the epoch."""
         # Sent in one message; each statement sees everything that was committed before the previous one ended.
-        cursor = self.conn.execute(SQL["begin_write"] % self.store, prepare=False)
+        cursor = self.conn.execute(self._begin % self.store, prepare=False)
         while cursor.nextset():
             pass
         (self.epoch,) = cursor.fetchone() or (0,)
@@ -190,7 +199,7 @@ class PostgresTx(SqlTx):
         self._run(SQL["lower_edge"], (pos, pos))
 
     def advance(self, ref: int, seen: HeadState, move: Move, top: int) -> bool:
-        (moved,) = self._one("extend_all", self.store, *columns([Append(ref, seen, move, ())]))
+        (moved,) = self._one("extend_all", self.store, self.homes, *columns([Append(ref, seen, move, ())]))
         return moved is not None
 
     def delete_ref(self, ref: int) -> None:

@@ -9,6 +9,35 @@ BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY
 -- name: begin_write
 BEGIN; SELECT pg_advisory_xact_lock(%d); SELECT number FROM epoch
 
+-- name: begin_shared
+BEGIN; SELECT pg_advisory_xact_lock_shared(%d); SELECT number FROM epoch
+
+-- name: take_home
+SELECT take_home(?::int, ?::int, ?)
+
+-- name: take_look
+SELECT take_home(?::int, hashtext(? || ' ' || ? || '.' || encode(?, 'hex')), ?)
+
+-- name: find_ref
+SELECT {ref} FROM find_ref(?::int, ?, ?, ?, ?) AS r
+
+-- name: find_ref_at
+SELECT {ref} FROM find_ref_at(?::int, ?, ?) AS r
+
+-- name: find_head
+SELECT * FROM find_head(?::int, ?, ?)
+
+-- name: add_locked_ref
+-- `add_ref` with the lock of its key, if no other transaction has that.
+INSERT INTO refs (ref, workspace, kind, key, owner, tree, head, head_id, version, created_at, active_at, rank,
+                  trashed_at, expires_at, hold, look, wrapped_key, mac, data)
+SELECT (coalesce(v.tree, 0) & 255) << 31 | nextval('ref_numbers'), v.*
+FROM (VALUES (?, ?, ?::bytea, ?::bigint, ?::bigint, ?::bigint, ?::bytea, ?::bigint, ?::bigint, ?::bigint, ?::bigint,
+              ?::bigint, ?::bigint, ?::bigint, ?::bytea, ?::bytea, ?::bytea, ?::bytea))
+     AS v (workspace, kind, key, owner, tree)
+WHERE pg_try_advisory_xact_lock(?::int, hashtext(v.workspace || ' ' || v.kind || ' ' || encode(v.key, 'hex')))
+ON CONFLICT DO NOTHING RETURNING ref
+
 -- name: commit_write
 SELECT pg_logical_emit_message(true, 'clew', '')
 WHERE pg_current_xact_id_if_assigned() IS NULL AND NOT pg_is_in_recovery(); COMMIT
@@ -114,10 +143,10 @@ WHERE l.look = ? AND r.workspace = ? AND r.kind = ? AND r.trashed_at IS NULL
   AND (?::bytea IS NULL OR r.look = ?)
 
 -- name: extend
-SELECT extend(?, ?, ?, ?, ?, ?, ?, ?::bytea, ?::bytea, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+SELECT extend(?, ?::int, ?, ?, ?, ?, ?, ?, ?, ?::bytea, ?::bytea, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: extend_all
-SELECT extend_all(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+SELECT extend_all(?, ?::int, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: set_ref
 WITH done AS (
