@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import clew
-from clew.backends.postgres.tx import SQL, columns
+from clew.backends.postgres.tx import SQL, columns, homes_of
 from clew.store.parts import Parts
 from clew.store.search.text import excerpt, query, vector, words
 from clew.store.session import delete_session, row_of
@@ -167,7 +167,8 @@ def test_what_is_committed_late_is_found(url: str, key: bytes | None, monkeypatc
         slow.append(clew.user("late"))
         with backend._connections.take() as conn:
             conn.execute("BEGIN")
-            values = (backend._turns.store, *columns(held))
+            store = backend._turns.store
+            values = (store, homes_of(store), *columns(held))
             assert conn.execute(SQL["extend_all"], values).fetchone() == ([row_of(slow).ref],)
             fast.append(clew.user("early"))
             with suppress(clew.Unavailable):  # in memory, an index waits until nothing is on its way

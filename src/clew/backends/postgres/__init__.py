@@ -1,8 +1,8 @@
 """A store on a PostgreSQL server, for several machines.
 
-Write transactions run one at a time: each waits for the lock of the store, and holds it until its end. An append to a
-session needs no lock: it is one statement, which moves the head only if nothing has changed since it was read. So
-appends to different sessions run concurrently. See `OptimisticAppend`.
+An append to a session is one statement, which moves the head only if nothing has changed since it was read: see
+`OptimisticAppend`. Other writes lock what they read and write, such as a session: see `SharedTx`. So writes to
+different sessions run concurrently. What cannot be done so waits for the lock of the store, and holds it until its end.
 """
 
 from __future__ import annotations

@@ -69,7 +69,9 @@ class Appends:
                 answer = conn.shared_cursor.execute(
                     _EXTEND if one else _EXTEND_ALL, (turns.store, homes_of(turns.store), *values)
                 ).fetchone()
-            except (psycopg.errors.UniqueViolation, psycopg.errors.DeadlockDetected):
+            except (
+                psycopg.errors.UniqueViolation, psycopg.errors.DeadlockDetected, psycopg.errors.OutOfMemory  # of locks
+            ):  # fmt: skip
                 raise NeedsLock from None
             except psycopg.Error as error:
                 if is_lost(conn, error):

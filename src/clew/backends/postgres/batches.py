@@ -1,14 +1,16 @@
-"""Runs the calls of a batch: appends without the lock in one round trip, the rest in one transaction."""
+"""Runs the calls of a batch: appends in one round trip, the rest in one transaction beside others, or with the lock."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from clew.backends import Call, Job, Tx
 from clew.backends.postgres.appends import Appends
-from clew.backends.postgres.connection import in_transaction
+from clew.backends.postgres.connection import in_transaction, undo
 from clew.backends.postgres.optimistic import NeedsLock
+from clew.backends.postgres.shared import SharedTx, Taken
 from clew.backends.postgres.transactions import TRIES, Lost, Turns
 from clew.backends.postgres.tx import Append, PostgresTx
 from clew.errors import ClewError, Unavailable
@@ -42,6 +44,7 @@ class Batches:
         rejected = self._try_without_lock(calls, left, stale)
         # Usually another process has only moved another session to the top: reading the state again is enough.
         left += [(call, []) for call in self._try_without_lock(rejected, left, stale)]
+        left = self._run_shared(left) if left else []
         if left:
             self._run_locked(left)
 
@@ -104,15 +107,10 @@ class Batches:
         """Runs all calls in one transaction; each gets its own outcome. Each write has a savepoint."""
         try:
             with self._turns.take() as tx:
-                self._local.tx = tx
-                try:
-                    for call, lost_jobs in left:
-                        self._local.jobs, self._local.lost = call.jobs, list(lost_jobs)
-                        call.run()
-                        if not in_transaction(tx.conn):
-                            raise call.error or Unavailable("the transaction was rolled back")
-                finally:
-                    self._local.tx, self._local.lost = None, []
+                for call, lost_jobs in left:
+                    self._run_in(tx, call, lost_jobs)
+                    if not in_transaction(tx.conn):
+                        raise call.error or Unavailable("the transaction was rolled back")
         except Lost as error:
             again = self._calls_to_repeat(left, error) if error.at_commit else left
             if again and tries > 1:
@@ -121,6 +119,58 @@ class Batches:
                 _set_errors(again, error)
         except Exception as error:  # noqa: BLE001 - each caller gets it as its outcome
             _set_errors(left, error)
+
+    def _run_in(self, tx: PostgresTx, call: Call, lost_jobs: Sequence[Job]) -> None:
+        self._local.tx, self._local.jobs, self._local.lost = tx, call.jobs, list(lost_jobs)
+        try:
+            call.run()
+        finally:
+            self._local.tx, self._local.lost = None, []
+
+    # -- beside others
+
+    def _run_shared(self, left: Sequence[_Left]) -> list[_Left]:
+        """Runs calls in one transaction beside others; returns those that need the lock, and those to run again."""
+        done: list[_Left] = []
+        taken: list[_Left] = []
+        rest = [one for one in left if one[1]]  # under the lock, what became of earlier attempts is final
+        try:
+            with self._turns.take_shared() as tx:
+                for one in (one for one in left if not one[1]):
+                    try:
+                        self._run_part(tx, one[0])
+                        done.append(one)
+                    except Taken:
+                        taken.append(one)
+                    except NeedsLock:
+                        rest.append(one)
+        except Lost as error:
+            return rest + taken + (self._calls_to_repeat(done, error) if error.at_commit else done)
+        except Exception as error:  # noqa: BLE001 - each caller gets it as its outcome
+            _set_errors(left, error)
+            return []
+        if len(left) > 1:  # a transaction of its own may wait for its lock
+            return rest + [again for one in taken for again in self._run_shared([one])]
+        return rest + taken
+
+    def _run_part(self, tx: SharedTx, call: Call) -> None:
+        """Runs a call in its own savepoint. NeedsLock, and nothing is stored."""
+        mark = tx.mark()
+        with self._turns.translate_errors:
+            tx.conn.execute("SAVEPOINT one_call")
+        try:
+            self._turns.run_shared(tx, partial(self._run_call, call))
+        except NeedsLock:
+            undo(tx.conn, "ROLLBACK TO one_call; RELEASE one_call")
+            tx.reset(mark)
+            raise
+        with self._turns.translate_errors:
+            tx.conn.execute("RELEASE one_call")
+
+    def _run_call(self, call: Call, tx: SharedTx) -> None:
+        self._run_in(tx, call, ())
+        if call.error is not None:
+            raise call.error
 
     def _calls_to_repeat(self, left: Sequence[_Left], error: Lost) -> list[_Left]:
         """After a lost commit: the calls to run again. The others have their outcome."""
@@ -142,6 +192,9 @@ class Batches:
         lost_jobs = getattr(self._local, "lost", None)
         job: Job = lost_jobs.pop(0) if lost_jobs else Job(work, settle)
         self._local.jobs.append(job)
+        if isinstance(tx, SharedTx):  # the savepoint of the call is enough
+            job.finish(work(tx))
+            return job.outcome()  # type: ignore[no-any-return]
         with self._turns.translate_errors, self._turns.savepoint(tx):
             stored = job.settle(tx) if job.work is not work and job.settle is not None else None
             job.finish(job.work(tx) if stored is None else stored)

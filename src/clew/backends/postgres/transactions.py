@@ -1,9 +1,9 @@
-"""Write transactions, which run one at a time under the lock of the store."""
+"""Write transactions: beside others, or one at a time under the lock of the store."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TypeVar
 
 import psycopg
@@ -11,10 +11,13 @@ import psycopg
 from clew.backends import Job, Tx
 from clew.backends.postgres.connection import Connection, Connections, in_transaction, is_lost, undo
 from clew.backends.postgres.errors import TranslateErrors, translate
+from clew.backends.postgres.optimistic import NeedsLock
+from clew.backends.postgres.shared import SharedTx, Taken
 from clew.backends.postgres.tx import SQL, PostgresTx
 from clew.errors import ClewError, Closed, Unavailable
 
 T = TypeVar("T")
+K = TypeVar("K", bound=PostgresTx)
 
 TRIES = 3
 """Attempts of an append without the lock, and of work whose connection breaks."""
@@ -31,7 +34,9 @@ class Lost(Unavailable):
 
 
 class Turns:
-    """The write transactions of one store. The lock excludes all other processes: see `PostgresTx.begin`."""
+    """The write transactions of one store. The lock excludes all other processes: see `PostgresTx.begin`. Before that,
+    work runs in a `SharedTx`, beside that of others.
+    """
 
     def __init__(self, connections: Connections, path: str, refresh_epoch: Callable[[], object]) -> None:
         self.connections = connections
@@ -48,6 +53,8 @@ class Turns:
         job: Job = Job(work, settle)
         for _ in range(TRIES):
             try:
+                with suppress(NeedsLock):
+                    return self._run_beside(work)
                 with self.take() as tx, self.translate_errors:
                     return work(tx)
             except Lost as error:
@@ -57,11 +64,44 @@ class Turns:
                     break
         return job.outcome()  # type: ignore[no-any-return]
 
-    @contextmanager
-    def take(self) -> Iterator[PostgresTx]:
+    def _run_beside(self, work: Callable[[Tx], T]) -> T:
+        """Runs `work` in transactions beside others. NeedsLock if that cannot be, or if locks are taken again."""
+        first: Callable[[SharedTx], object] | None = None
+        for _ in range(TRIES):
+            try:
+                with self.take_shared() as tx:
+                    return self.run_shared(tx, work, first)
+            except Taken as taken:
+                first = taken.first
+        raise NeedsLock
+
+    def run_shared(self, tx: SharedTx, work: Callable[[Tx], T], first: Callable[[SharedTx], object] | None = None) -> T:
+        """Runs `work` beside others. NeedsLock also for an error: a transaction with the lock raises the real one."""
+        try:
+            with self.translate_errors:
+                if first is not None:
+                    first(tx)
+                result = work(tx)
+            tx.prove()
+            ensure_open(tx)
+        except Exception as error:
+            if is_lost(tx.conn) or isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
+                raise
+            raise NeedsLock from None
+        return result
+
+    def take(self) -> AbstractContextManager[PostgresTx]:
         """A write transaction under the lock, committed at the end, rolled back on an error. Lost."""
+        return self._take(PostgresTx)
+
+    def take_shared(self) -> AbstractContextManager[SharedTx]:
+        """`take`, beside others."""
+        return self._take(SharedTx)
+
+    @contextmanager
+    def _take(self, kind: type[K]) -> Iterator[K]:
         with self.connections.take() as conn:
-            tx = self._begin(conn)
+            tx = self._begin(conn, kind)
             try:
                 yield tx
                 ensure_open(tx)  # otherwise COMMIT would roll it back without an error
@@ -126,10 +166,10 @@ class Turns:
         with self.translate_errors:
             tx.conn.execute("RELEASE inner_one")
 
-    def _begin(self, conn: Connection) -> PostgresTx:
+    def _begin(self, conn: Connection, kind: type[K]) -> K:
         """Waits for the lock. Reads a new epoch first, because nothing was prepared for the old one yet."""
         while True:
-            tx = PostgresTx(conn, self.store)
+            tx = kind(conn, self.store)
             try:
                 if tx.begin() == self.epoch:
                     return tx

@@ -7,8 +7,7 @@ DECLARE
 BEGIN
     FOR old IN SELECT p.oid::regprocedure AS signature FROM pg_proc p
                WHERE p.pronamespace = current_schema()::regnamespace AND p.proname IN
-                     ('tell', 'extend', 'extend_all', 'home_of', 'take_home', 'find_ref', 'find_ref_at', 'find_head',
-                      'find_point')
+                     ('tell', 'extend', 'extend_all', 'home_of', 'take_home', 'find_ref', 'find_ref_at', 'find_head')
     LOOP
         EXECUTE format('DROP FUNCTION %s', old.signature);
     END LOOP;
@@ -164,15 +163,17 @@ END $$;
 -- before. They return a row of nulls if the lock is taken and they must not wait, no row if there is nothing.
 
 -- A ref by its key. If there is none, the transaction has the lock of the key: until its end, no other adds that ref.
-CREATE FUNCTION find_ref(homes int, wait boolean, the_workspace text, the_kind text, the_key bytea)
-RETURNS SETOF refs LANGUAGE plpgsql AS $$
+CREATE FUNCTION find_ref(
+    homes int, wait_for_key boolean, wait boolean, the_workspace text, the_kind text, the_key bytea
+) RETURNS SETOF refs LANGUAGE plpgsql AS $$
 DECLARE
     found bigint;
-    may_wait boolean := wait;
+    name text;
 BEGIN
     found := (SELECT r.ref FROM refs r WHERE r.workspace = the_workspace AND r.kind = the_kind AND r.key = the_key);
     IF found IS NULL THEN
-        IF NOT take_home(homes, hashtext(the_workspace || ' ' || the_kind || ' ' || encode(the_key, 'hex')), wait) THEN
+        name := the_workspace || ' ' || the_kind || ' ' || encode(the_key, 'hex');
+        IF NOT take_home(homes, hashtext(name), wait_for_key) THEN
             RETURN NEXT NULL::refs;
             RETURN;
         END IF;
@@ -180,9 +181,8 @@ BEGIN
         IF found IS NULL THEN
             RETURN;
         END IF;
-        may_wait := false;
     END IF;
-    IF take_home(homes, home_of(found), may_wait) THEN
+    IF take_home(homes, home_of(found), wait) THEN
         RETURN QUERY SELECT r.* FROM refs r WHERE r.ref = found;
     ELSE
         RETURN NEXT NULL::refs;

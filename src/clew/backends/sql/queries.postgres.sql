@@ -13,13 +13,13 @@ BEGIN; SELECT pg_advisory_xact_lock(%d); SELECT number FROM epoch
 BEGIN; SELECT pg_advisory_xact_lock_shared(%d); SELECT number FROM epoch
 
 -- name: take_home
-SELECT take_home(?::int, ?::int, ?)
+SELECT nullif(take_home(?::int, ?::int, ?), false)
 
 -- name: take_look
-SELECT take_home(?::int, hashtext(? || ' ' || ? || '.' || encode(?, 'hex')), ?)
+SELECT nullif(take_home(?::int, hashtext(? || ' ' || ? || '.' || encode(?, 'hex')), ?), false)
 
 -- name: find_ref
-SELECT {ref} FROM find_ref(?::int, ?, ?, ?, ?) AS r
+SELECT {ref} FROM find_ref(?::int, ?, ?, ?, ?, ?) AS r
 
 -- name: find_ref_at
 SELECT {ref} FROM find_ref_at(?::int, ?, ?) AS r
