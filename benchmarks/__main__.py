@@ -31,6 +31,7 @@ from benchmarks import (
     redacting,
     sealing,
     searching,
+    servertogether,
     snapshots,
     terminal,
     together,
@@ -73,6 +74,7 @@ MEASURES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "growth": growth.growth,
     "page": page.page,
     "postgres": postgres.postgres,
+    "servertogether": servertogether.servertogether,
 }
 
 

@@ -157,7 +157,7 @@ def test_functions_of_an_older_clew(place: NodeLocation) -> None:
     with clew.open(place.url, workspace="a") as store:
         session = fill(store, "alpha")
         with place.server.connect(options=f"-csearch_path={place.schema}") as owner:
-            owner.execute("COMMENT ON FUNCTION extend IS '1'")
+            owner.execute("COMMENT ON FUNCTION extend IS NULL")
             owner.execute("DROP FUNCTION home_of")
         clew.open(place.url, workspace="a").close()
         session.append(clew.user("with the new ones"))

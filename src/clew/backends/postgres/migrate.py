@@ -15,7 +15,7 @@ from clew.backends.rows import FORMAT
 from clew.backends.sql import migrations, script
 from clew.errors import NotFound, SchemaTooNew, Unavailable
 
-FUNCTIONS = 2
+FUNCTIONS = 1
 """The number of the functions in functions.postgres.sql, which is also their comment there."""
 
 

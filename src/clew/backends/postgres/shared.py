@@ -67,7 +67,7 @@ class SharedTx(PostgresTx):
 
     __slots__ = (
         "_absent_ids", "_absent_keys", "_blobs", "_first", "_held", "_homeless", "_homes", "_keys", "_known", "_locks",
-        "_looks", "_runs", "_spaces",
+        "_looks", "_made", "_runs", "_spaces",
     )  # fmt: skip
     _begin = SQL["begin_shared"]
 
@@ -84,6 +84,8 @@ class SharedTx(PostgresTx):
         """Trees and indexes of documents that only this transaction can change."""
         self._held: set[int] = set()
         """Refs in such homes."""
+        self._made: set[int] = set()
+        """Refs that it has added."""
         self._known: dict[int, RefRow] = {}
         """Current rows of some of these refs, and their numbers by key."""
         self._keys: dict[_Key, int] = {}
@@ -145,14 +147,18 @@ class SharedTx(PostgresTx):
 
     def _locking(self, first: Callable[[SharedTx], object], name: str, *values: Any) -> Any:
         """The row of a statement that takes a lock first. Taken with `first` if another transaction has that."""
-        if self._locks >= MOST:
-            raise NeedsLock
+        self._allow()
         row = self._one(name, self.homes, *values)
         if row is not None and row[0] is None:
             raise Taken(first)
         self._first = False
-        self._locks += 1
         return row
+
+    def _allow(self) -> None:
+        """NeedsLock if it has as many locks as it may have."""
+        self._locks += 1
+        if self._locks > MOST:
+            raise NeedsLock
 
     def _note(self, row: RefRow) -> RefRow:
         """Remembers a ref of which it has the lock."""
@@ -232,10 +238,20 @@ class SharedTx(PostgresTx):
         """Only the documents with an index: their ranks do not change."""
         if look is None or label is not None or kind in MOVING:
             raise NeedsLock
-        self._take_look(workspace, kind, look)
-        return self._settled(
-            lambda: PostgresTx.refs_recent(self, workspace, kind, before=before, look=look, limit=limit)
-        )
+        rank, ref = before or (1 << 62, 1 << 62)
+
+        def read() -> list[RefRow]:
+            values = (self._first, workspace, kind, look, rank, ref, limit)
+            rows = self._rows(RefRow._make, "find_look", self.homes, *values)
+            if rows and rows[0].ref is None:
+                raise Taken(lambda tx: tx._take_look(workspace, kind, look))
+            self._first = False
+            return rows
+
+        if (workspace, kind, look) not in self._looks:
+            self._allow()
+            self._looks.add((workspace, kind, look))
+        return self._settled(read)
 
     def _settled(self, read: Callable[[], list[RefRow]]) -> list[RefRow]:
         """Reads refs of which no other can be added, and once more if it did not have the locks of all of them."""
@@ -263,14 +279,13 @@ class SharedTx(PostgresTx):
                 self._take_look(*look)
                 if self.top_rank(row.workspace, row.kind) >= row.rank:  # another was added to the index meanwhile
                     raise Taken(lambda tx: tx._take_look(*look))
-        if self._locks >= MOST:
-            raise NeedsLock
+        self._allow()
         self._first = self._homeless = False
-        self._locks += 1
         made = self._one("add_locked_ref", *row[1:], self.homes)
         if made is None:
             raise Taken(lambda tx: tx.ref(row.workspace, row.kind, row.key))
         self._absent_keys.discard((row.workspace, row.kind, row.key))
+        self._made.add(int(made[0]))
         return self._note(row._replace(ref=int(made[0]))).ref
 
     def set_ref(self, row: RefRow) -> None:
@@ -313,7 +328,10 @@ class SharedTx(PostgresTx):
 
     def set_labels(self, ref: int, looks: Iterable[bytes]) -> None:
         self._take_ref(ref)
-        super().set_labels(ref, looks)
+        if ref not in self._made:
+            super().set_labels(ref, looks)
+        elif looks := list(looks):
+            self._many("add_label", [(look, ref) for look in looks])
 
     # -- nodes and runs
 

@@ -7,7 +7,8 @@ DECLARE
 BEGIN
     FOR old IN SELECT p.oid::regprocedure AS signature FROM pg_proc p
                WHERE p.pronamespace = current_schema()::regnamespace AND p.proname IN
-                     ('tell', 'extend', 'extend_all', 'home_of', 'take_home', 'find_ref', 'find_ref_at', 'find_head')
+                     ('tell', 'extend', 'extend_all', 'home_of', 'take_home', 'find_ref', 'find_ref_at', 'find_head',
+                      'find_look')
     LOOP
         EXECUTE format('DROP FUNCTION %s', old.signature);
     END LOOP;
@@ -222,4 +223,23 @@ BEGIN
     END IF;
 END $$;
 
-COMMENT ON FUNCTION extend IS '2';
+-- `refs_look` of queries.sql, with the lock of the index.
+CREATE FUNCTION find_look(
+    homes int, wait boolean, the_workspace text, the_kind text, the_look bytea, before_rank bigint, before_ref bigint,
+    the_limit bigint
+) RETURNS SETOF refs LANGUAGE plpgsql AS $$
+DECLARE
+    name text := the_workspace || ' ' || the_kind || '.' || encode(the_look, 'hex');
+BEGIN
+    IF take_home(homes, hashtext(name), wait) THEN
+        RETURN QUERY
+        SELECT r.* FROM refs r
+        WHERE r.workspace = the_workspace AND r.kind = the_kind AND r.look = the_look AND r.trashed_at IS NULL
+          AND (r.rank, r.ref) < (before_rank, before_ref)
+        ORDER BY r.rank DESC, r.ref DESC LIMIT the_limit;
+    ELSE
+        RETURN NEXT NULL::refs;
+    END IF;
+END $$;
+
+COMMENT ON FUNCTION extend IS '1';

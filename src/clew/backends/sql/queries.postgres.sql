@@ -24,6 +24,9 @@ SELECT {ref} FROM find_ref(?::int, ?, ?, ?, ?, ?) AS r
 -- name: find_ref_at
 SELECT {ref} FROM find_ref_at(?::int, ?, ?) AS r
 
+-- name: find_look
+SELECT {ref} FROM find_look(?::int, ?, ?, ?, ?, ?, ?, ?) AS r
+
 -- name: find_head
 SELECT * FROM find_head(?::int, ?, ?)
 
