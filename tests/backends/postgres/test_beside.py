@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import clew
-from clew.backends import BlobTx, Call, MaintenanceTx, Tx
+from clew.backends import ID, BlobTx, Call, MaintenanceTx, Tx
 from clew.backends.postgres import shared
 from clew.backends.postgres.transactions import Turns
 from clew.base import ids
@@ -229,6 +229,44 @@ def test_what_needs_no_lock_of_the_store(url: str, monkeypatch: pytest.MonkeyPat
         assert session.refresh().title == "in a batch"
         monkeypatch.undo()
         assert store.verify().ok
+
+
+def test_a_reader_behind_eight_writers(url: str) -> None:
+    """Who reads on in the order of storing, up to what is settled, reads each message once, whatever is on its way."""
+    with clew.open(url) as one, clew.open(url) as two:
+        sessions = [store.sessions.create() for store in (one, two) for _ in range(4)]
+        backend = Parts.of(one).engine.backend
+        found: list[bytes] = []
+        over = threading.Event()
+
+        def write(store: clew.Store, session: clew.Session) -> None:
+            for number in range(25):
+                session.append(clew.user(f"append {number}"))
+                store.write(lambda unit: unit.append(of(unit, session.id), [clew.user("a"), clew.assistant("b")]))
+
+        def read() -> None:
+            last = 0
+            while True:
+                ended, settled = over.is_set(), backend.settled_ord()
+                places = backend.read(
+                    lambda tx: tx.by_ord(last, settled + 1, newest=False, limit=100_000)
+                )
+                found.extend(place.row[ID] for _, place in places)
+                last = settled
+                if ended:
+                    return
+
+        with ThreadPoolExecutor(9) as pool:
+            reader = pool.submit(read)
+            writers = [pool.submit(write, (one, two)[at // 4], session) for at, session in enumerate(sessions)]
+            for writer in writers:
+                writer.result(60)
+            over.set()
+            reader.result(60)
+        assert len(found) == 8 * 25 * 3
+        assert found == [
+            place.row[ID] for _, place in backend.read(lambda tx: tx.by_ord(0, None, newest=False, limit=1000))
+        ]
 
 
 def test_each_method_is_protected() -> None:
