@@ -300,3 +300,44 @@ def test_paths_are_relative() -> None:
     assert relative("/src/app", "/src/app") == "/src/app"
     assert relative("C:\\src\\a.py", "C:\\src") == "a.py"
     assert relative("a.py", None) == "a.py"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("<untrusted_context>\nOutput: (empty)\nExit Code: 3\nProcess Group PGID: 6\n</untrusted_context>", ""),
+        ("Output: a\nError: b\nExit Code: 1", "a\nb"),
+        (
+            "Command: echo a;\necho b\nDirectory: (root)\nOutput: a\nSignal: red\nb\nError: (none)\nExit Code: 0\n"
+            "Signal: (none)\nProcess Group PGID: (none)",
+            "a\nSignal: red\nb",
+        ),
+        ("Output: a\nError: (none)\nExit Code: 2\nExit Code: 0", "a\nError: (none)\nExit Code: 2"),
+        ("Command: none", "Command: none"),
+    ],
+)
+def test_labels_of_gemini_and_qwen_are_not_shown(text: str, shown: str) -> None:
+    """What a command printed is shown without the lines that the program wrote around it."""
+    _, (panel,) = face("run_shell_command", {"command": "x"}, text)
+    assert panel == Terminal("x", shown)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<task id="ses_1" state="completed">\n<task_result>\nOne file.\n</task_result>\n</task>',
+        "Subagent 'investigator' finished.\nTermination Reason: GOAL\nResult:\nOne file.",
+        "One file.",
+    ],
+)
+def test_answers_of_subagents_are_shown_alone(text: str) -> None:
+    """What opencode and Gemini write around the answer of a subagent is left out."""
+    _, shown = face("task", {"subagent_type": "general", "prompt": "Count"}, text)
+    assert shown == [Prose("To general", "Count"), Prose("Answer", "One file.")]
+
+
+def test_files_of_cline_are_read() -> None:
+    """A file that Cline's list of files names is shown as code, without a table."""
+    line, shown = face("read_files", {"files": [{"path": "/src/app/a.py"}]}, "1 | x = 1")
+    assert line == "read_files: a.py"
+    assert shown == [Code("a.py", "1 | x = 1")]

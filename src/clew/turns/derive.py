@@ -266,7 +266,7 @@ class _Open:
 class _Maker:
     def __init__(self, rules: ShowRules, project: str) -> None:
         self._rules, self._project = rules, project
-        self._beside = ShowRules(notes=tuple(rule for rule in rules.notes if rule.kind == "reminder"))
+        self._beside = ShowRules(notes=(*rules.results, *(rule for rule in rules.notes if rule.kind == "reminder")))
         """What a program adds to the result of a tool."""
         self._items: list[UserPrompt | ProgramNote | _Open] = []
         self._steps: list[Step] = []
@@ -372,7 +372,8 @@ class _Maker:
 
     def _parts(self, one: Entry, message: Message) -> None:
         id = self._response(one)
-        self._begin(one, id or one.node.id, joins=self._joining if id is None else self._is_open(id))
+        joins = self._joining or self._is_loose(message)
+        self._begin(one, id or one.node.id, joins=joins if id is None else self._is_open(id))
         made = self._open
         assert made is not None
         for block in message.blocks:
@@ -405,6 +406,12 @@ class _Maker:
         result = ToolResult(call_id="", content=(), is_error=data.get("status") == "failed")
         line = " ".join(faces.line_of(call, "web").split())
         self._step(Step(call, result, one, one, "web", call.name, line, self._project))
+
+    def _is_loose(self, message: Message) -> bool:
+        """Whether a message is no more than calls of the response before it."""
+        if not self._rules.loose_calls or message.model:
+            return False
+        return all(isinstance(block, ToolCall | ToolResult) for block in message.blocks)
 
     def _is_open(self, id: str) -> bool:
         return self._open is not None and self._open.id == id

@@ -18,7 +18,7 @@ _KINDS: dict[FaceKind, str] = {
     "shell": "bash shell terminal exec exec_command run_command local_shell local_shell_call powershell "
     "execute_command run_shell_command run_commands run_terminal_cmd run_in_terminal run_terminal_command "
     "developer__shell shell_command container.exec",
-    "read": "read view cat read_file readfile open_file view_file",
+    "read": "read view cat read_file read_files readfile open_file view_file",
     "edit": "edit multiedit multi_edit write write_file write_to_file create_file edit_file replace replace_in_file "
     "str_replace_editor str_replace_based_edit_tool insert_edit_into_file apply_patch apply_diff notebookedit "
     "notebook_edit patch search_replace developer__text_editor text_editor",
@@ -60,6 +60,14 @@ _GEMINI = re.compile(
 )
 """What Gemini and Qwen write below it; above it is a line with a label."""
 _LABELLED = ("Command: ", "Output: ", "<untrusted_context>\nOutput: ")
+_LABELS = ("</untrusted_context>", "Process Group PGID: ", "Background PIDs: ", "Signal: ", "Exit Code: ", "Error: ")
+"""How the lines below the output begin, the last one first."""
+_SUBAGENT = re.compile(
+    r"<task [^>\n]*>\s*<task_result>(?P<opencode>(?:(?!</task_result>).)*+)</task_result>\s*</task>\s*"
+    r"|Subagent '[^'\n]*' finished\.\nTermination Reason: [^\n]*\nResult:\n(?P<gemini>.*)",
+    re.DOTALL,
+)
+"""What opencode and Gemini write around the answer of a subagent."""
 _TAIL = 1_000
 _STATES = {"completed": "done", "done": "done", "in_progress": "now", "in-progress": "now", "cancelled": "dropped",
            "deleted": "dropped"}  # fmt: skip
@@ -312,7 +320,7 @@ def result_text(result: ToolResult | None) -> str:
 
 def _panels(step: Step, call: ToolCall, read: int | None) -> Iterator[Panel]:
     arguments, result = call.arguments, step.result
-    path = relative(_text(arguments, _FILE) or "", step.project)
+    path = relative(_text(arguments, _FILE) or "", step.project) or (step.line if step.kind == "read" else "")
     if step.kind in ("edit", "other", "shell") and (files := changed_files(call, read)):
         for name, lines in files.items():
             yield Diff(relative(name, step.project), lines)
@@ -339,7 +347,8 @@ def _panels(step: Step, call: ToolCall, read: int | None) -> Iterator[Panel]:
         if asked := _text(arguments, ("prompt", "task", "message", "description")):
             yield Prose(f"To {step.label}", asked)
         if answer := result_text(result):
-            yield Prose("Answer", answer)
+            found = _SUBAGENT.fullmatch(answer)
+            yield Prose("Answer", (found["opencode"] or found["gemini"] or "").strip() if found else answer)
     elif step.kind == "web":
         yield from _web(arguments, result)
     else:
@@ -440,7 +449,9 @@ def _json(value: Any) -> str:
 
 
 def _shell_output(text: str) -> str:
-    """What a command printed, without what Codex writes around it."""
+    """What a command printed, without what Codex, Gemini and Qwen write around it."""
+    if text.startswith(_LABELLED):
+        return _labelled_output(text)
     if text.startswith('{"output":'):
         try:
             found = msgspec.json.decode(text)
@@ -449,6 +460,19 @@ def _shell_output(text: str) -> str:
             return text
     found_head = _HEAD.match(text)
     return text[found_head.end() :] if found_head else text
+
+
+def _labelled_output(text: str) -> str:
+    """The output and the errors of a command that Gemini or Qwen have labelled."""
+    lines = text[text.find("Output: ") if not text.startswith("Command: ") else text.find("\nOutput: ") + 1 :]
+    lines = lines.removeprefix("Output: ").rstrip()
+    error = ""
+    for label in _LABELS:
+        rest, _, last = lines.rpartition("\n")
+        if last.startswith(label):
+            lines, error = rest, last.removeprefix(label) if label == "Error: " else ""
+    said = [one for one in (lines, error) if one not in ("", "(empty)", "(none)")]
+    return "\n".join(said)
 
 
 def _mcp(call: ToolCall) -> tuple[str, str] | None:
