@@ -41,7 +41,7 @@ def store_copies(session: Session, found: Sequence[FileCopies]) -> list[str]:
     for number, one in enumerate(found):
         if number > late or one.message in has:
             add(session, reader.checkpoint(one))
-    return reader.notes
+    return list(dict.fromkeys(reader.notes))  # a copy is named by each later snapshot, too
 
 
 class _Reader:

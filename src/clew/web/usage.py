@@ -105,7 +105,8 @@ def chart_of(title: str, table: list[tuple[str, Spent]], *, by_cost: bool) -> st
         parts += [
             f'<text x="{_NAME - 8}" y="{top + 17}" text-anchor="end">{told}{escape(label)}</text>',
             f'<rect x="{_NAME}" y="{top + 4}" width="{width:.1f}" height="18">{told}</rect>',
-            f'<text x="{_NAME + width + 8:.1f}" y="{top + 17}">{escape(_value(value, by_cost))}</text>',
+            f'<text x="{_NAME + width + 8:.1f}" y="{top + 17}">'
+            f"{escape(cost_of(one) if by_cost else _value(value, by_cost))}</text>",
         ]
     return _svg(title, 26 * len(table), parts)
 
