@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 import clew
-from clew.base.messages import Media, Text, ToolCall, ToolResult
+from clew.base.messages import Media, Message, Text, ToolCall, ToolResult
 from clew.exports import html
 from clew.exports.render.diff import render as render_diff
 from clew.exports.render.message import Links, Renderer
@@ -202,6 +202,11 @@ def test_what_is_written_for_the_user_is_open(store: clew.Store) -> None:
         session.append(clew.tool("ok", call_id="a"))
         answer = items(map(entry, list(session.path())[-2:]))[0]
         assert (" open><summary>" in Renderer().article(answer)) == is_open, (name, is_open)
+    picture = session.attach(b"\x89PNG\r\n\x1a\n", mime_type="image/png", modality="image")
+    session.append(clew.assistant(ToolCall(id="b", name="Read", arguments={"file_path": "a.png"})))
+    session.append(Message("tool", (ToolResult(call_id="b", content=(picture,)),)))
+    (read,) = items(map(entry, list(session.path())[-2:]))
+    assert " open><summary>" in Renderer().article(read)
 
 
 def test_a_call_is_one_line_with_its_result(store: clew.Store) -> None:

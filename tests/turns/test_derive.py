@@ -246,7 +246,10 @@ def test_what_claude_code_says_in_place_of_a_result_is_a_note() -> None:
 
 def test_the_end_of_a_task_in_the_background_is_a_line() -> None:
     """It has the summary as its title, and the result below it."""
-    begin, end = "<task-notification>\n<task-id>a</task-id>\n<summary>Agent finished</summary>\n", "</task-notification>"
+    begin, end = (
+        "<task-notification>\n<task-id>a</task-id>\n<summary>Agent finished</summary>\n",
+        "</task-notification>",
+    )
     assert outline(made(clew.user(f"{begin}<result>One\nfile.</result><usage>1</usage>{end}"), rules=RULES)) == [
         "(reminder: Agent finished / One file.)"
     ]

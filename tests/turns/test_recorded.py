@@ -59,6 +59,7 @@ SHOWN = {
         "(command: /compact / \x1b[2mCompacted (ctrl+o to see full summary)\x1b[22m)",
         "You: 'And now?'",
         f"AI: After the compaction. {USED}",
+        "(command: /model claude-haiku-4-5-20251001 / Kept model as `Opus 4.5`)",
         "You: 'And this?' <image/png>",
         "(reminder: Reminder / …)",
         f"AI: A red pixel, too. {USED}",

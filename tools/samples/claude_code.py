@@ -152,10 +152,21 @@ def main(program: str) -> None:
         terminal.press("C-c", "C-c", wait=3)
         folder = next((place / ".claude" / "projects").iterdir())
         (session,) = (file.stem for file in folder.glob("*.jsonl"))
-        for more, answer, words in (((), "A red pixel, too.", "And this?"), (("--fork-session",), "In the fork.", "Where?")):
+        for more, answer, words in (
+            ((), "A red pixel, too.", "And this?"),
+            (("--fork-session",), "In the fork.", "Where?"),
+        ):
             model.say(answer)
             line = [program, *options, "--resume", session, *more, "-p", *STREAMED]
-            subprocess.run(line, input=pasted(words), cwd=place / "work", env=env, timeout=60, check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(
+                line,
+                input=pasted(words),
+                cwd=place / "work",
+                env=env,
+                timeout=60,
+                check=True,
+                stdout=subprocess.DEVNULL,
+            )
         keep(folder, place)
 
 

@@ -1,8 +1,8 @@
 """Claude Code: ``~/.claude/projects/<project>/<session>.jsonl``, and subagents below ``<session>/subagents``.
 
-A line with a uuid is a link of a chain; those of type user and assistant are messages under that uuid. The other links
-(attachments, progress, system) are kept in the log, and the messages around them are joined. There is no published
-schema: every field is optional here.
+A line with a uuid is a link of a chain; those of type user and assistant, and commands of the program, are messages under
+that uuid. The other links (attachments, progress, system) are kept in the log, and the messages around them are joined.
+There is no published schema: every field is optional here.
 
 One answer may be several lines with the same message id, each with one block. Calls that run side by side are a chain
 of such lines, with each result hanging on its own call, and the conversation continues from the result that came last.
@@ -35,6 +35,7 @@ from clew.sources.claude_code_files import (
     any_value,
     copies,
     fields_of,
+    local_command,
     noted_cost,
     place,
     read_line,
@@ -48,6 +49,7 @@ from clew.sources.contract import (
     ENVELOPE,
     About,
     Entry,
+    FileCopies,
     Home,
     Part,
     ReadMark,
@@ -329,21 +331,23 @@ class TranscriptReader:
         created_at = moment(line.timestamp)
         said = read_message(line.message) if line.type in _MESSAGES and line.message else None
         link, note = self._link(line, said)
+        if id is not None and (command := local_command(line, data)) is not None:
+            return Entry(
+                conversation=conversation, raw=data, key=id, id=id, message=command, parent=link.parent,
+                derived=link.derived, created_at=created_at, note=note,
+            )  # fmt: skip
         if said is None or id is None:
             if line.type in _MESSAGES and line.message:
                 note = note or "its message cannot be read"
             if line.uuid is not None:
                 self._links[line.uuid] = link
-            named = None
-            if line.type == "file-history-snapshot" and self._log is not None and self._session is not None:
-                named = copies(self._log, self._folder, self._session, text)
             return Entry(
                 conversation=conversation,
                 raw=data,
                 key=line.uuid or f"line {number}",
                 created_at=created_at,
                 note=note,
-                copies=named,
+                copies=self._copies(line, text),
             )
         at = text.find(line.message)
         end = at + len(bytes(line.message))
@@ -379,6 +383,12 @@ class TranscriptReader:
             seen=None if usage is not None else role_and_usage(said),
             attachments=() if self._log is None else results(self._log, self._folder, raw),
         )
+
+    def _copies(self, line: TranscriptLine, text: bytes) -> FileCopies | None:
+        """The copies of files that a line names."""
+        if line.type != "file-history-snapshot" or self._log is None or self._session is None:
+            return None
+        return copies(self._log, self._folder, self._session, text)
 
     def _link(self, line: TranscriptLine, said: LineMessage | None) -> tuple[_Link, str | None]:
         """What a line follows, past lines that are no messages; and what is wrong with that."""

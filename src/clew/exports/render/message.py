@@ -18,7 +18,7 @@ from clew.providers.usage import AnswerUsage
 from clew.turns.model import Entry, Item, ModelAnswer, Part, ProgramNote, Said, Step, Thought, UserPrompt
 from clew.turns.words import money, note_line, short_model, token_words
 
-VERSION = 6
+VERSION = 7
 """Grows with every change of the HTML of a message: caches must not keep the older form."""
 NAMES = {
     "user": "You", "assistant": "Assistant", "tool": "Tool result", "system": "System", "summary": "Summary",
