@@ -82,7 +82,7 @@ def test_links_that_are_no_messages_are_passed_over() -> None:
 
 @pytest.mark.parametrize("text", ["<command-name>/model</command-name>", "\udc00 half a pair", 7, None])
 def test_commands_in_lines_of_their_own_are_messages(text: object) -> None:
-    """A command that the user ran without the model is a message on the path, byte for byte; one without text is not."""
+    """A command that the user ran without the model is a message on the path, byte for byte."""
     line = claude_line(2, 1, "user", "") | {"type": "system", "subtype": "local_command", "content": text}
     del line["message"]
     data = jsonl([claude_line(1, None, "user", "Hello"), line, claude_line(3, 2, "assistant", "Hi")])

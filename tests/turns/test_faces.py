@@ -307,11 +307,7 @@ def test_paths_are_relative() -> None:
     [
         ("<untrusted_context>\nOutput: (empty)\nExit Code: 3\nProcess Group PGID: 6\n</untrusted_context>", ""),
         ("Output: a\nError: b\nExit Code: 1", "a\nb"),
-        (
-            "Command: echo a;\necho b\nDirectory: (root)\nOutput: a\nSignal: red\nb\nError: (none)\nExit Code: 0\n"
-            "Signal: (none)\nProcess Group PGID: (none)",
-            "a\nSignal: red\nb",
-        ),
+        ("Command: a\nb\nDirectory: (root)\nOutput: a\nSignal: b\nc\nError: (none)\nSignal: (none)", "a\nSignal: b\nc"),
         ("Output: a\nError: (none)\nExit Code: 2\nExit Code: 0", "a\nError: (none)\nExit Code: 2"),
         ("Command: none", "Command: none"),
     ],

@@ -24,13 +24,14 @@ JOURNEY = [
 ]
 SPOKEN = re.compile(r"(\((?:reminder: (?:In the background|Rejected|Reminder)|summary: Summary) /) .*$", re.DOTALL)
 """What Claude Code wrote for the model."""
+TWO = "Bash<echo one; exit 3> failed, exit 3: Terminal | Bash<echo two> done, 1 line: Terminal"
+WAIT = "Bash<python3 -c 'import time; time.sleep(50)'> failed, error · 6 s: Terminal"
 USED = "[10 in, 5 out]"
 NONE = "<none.txt> failed, error: Output [10 in, 5 out]"
 SHOWN = {
     "claude-code": [
         "You: 'Run both of them:\\n  web-1 timeout\\n  fix src/__init__.py and *them*, a &amp; b\\n'",
-        "AI: thinking 'Two commands at once.' | I look at both. | Bash<echo one; exit 3> failed, exit 3: Terminal"
-        f" | Bash<echo two> done, 1 line: Terminal {USED}",
+        f"AI: thinking 'Two commands at once.' | I look at both. | {TWO} {USED}",
         f"AI: One failed, the other\nprinted **two**.\n\n- [x] one\n- [ ] two\n\n```python\nprint(1)\n``` {USED}",
         "You: 'Ask me something'",
         f"AI: AskUserQuestion<Which colour?> done, done · 5 s: Question {USED}",
@@ -48,8 +49,7 @@ SHOWN = {
         '(reminder: Agent "Count the files" finished / One file: src/app.py.)',
         f"AI: The agent found one file. {USED}",
         "You: 'Wait a minute'",
-        "AI: I wait. | Bash<python3 -c 'import time; time.sleep(50)'> failed, error · 6 s: Terminal"
-        "(reminder: Rejected / …)",
+        f"AI: I wait. | {WAIT}(reminder: Rejected / …)",
         "(interruption: Interrupted / [Request interrupted by user for tool use])",
         "(shell: ls src / app.py)",
         f"AI: One file there. {USED}",

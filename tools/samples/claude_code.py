@@ -1,10 +1,9 @@
 """Histories of Claude Code 2.1.327, the program in the wheel of claude-agent-sdk 0.2.184: unpack the wheel, then
 ``python -m tools.samples.claude_code claude_agent_sdk/_bundled/claude``. Needs tmux.
 
-A session in a terminal: a prompt of several lines, parallel calls of which one fails, a question, files that are written
-and changed, tasks, a picture, a subagent, an interrupted command, a `!` command, a plan, a compaction and a change of the
-model; a resumed turn of it, a fork of it, and a request that fails. Paths, the vendor's prompts and records of requests
-are taken out.
+A session in a terminal: a prompt of several lines, parallel calls of which one fails, a question, a file that is
+written and changed, a picture, a subagent, an interrupted command, a `!` command, a compaction and a change of the model; a
+turn of it with a pasted picture, and a fork of it. Paths, the vendor's prompts and records of requests are taken out.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Claude Code: ``~/.claude/projects/<project>/<session>.jsonl``, and subagents below ``<session>/subagents``.
 
-A line with a uuid is a link of a chain; those of type user and assistant, and commands of the program, are messages under
-that uuid. The other links (attachments, progress, system) are kept in the log, and the messages around them are joined.
-There is no published schema: every field is optional here.
+A line with a uuid is a link of a chain; those of type user and assistant, and commands of the program, are messages
+under that uuid. The other links (attachments, progress, system) are kept in the log, and the messages around them are
+joined. There is no published schema: every field is optional here.
 
 One answer may be several lines with the same message id, each with one block. Calls that run side by side are a chain
 of such lines, with each result hanging on its own call, and the conversation continues from the result that came last.
