@@ -2,8 +2,9 @@
 ``python -m tools.samples.claude_code claude_agent_sdk/_bundled/claude``. Needs tmux.
 
 A session in a terminal: a prompt of several lines, parallel calls of which one fails, a question, a file that is
-written and changed, a picture, a subagent, an interrupted command, a `!` command, a compaction and a change of the model; a
-turn of it with a pasted picture, and a fork of it. Paths, the vendor's prompts and records of requests are taken out.
+written and changed, a picture, a subagent, an interrupted command, a `!` command, a compaction and a change of the
+model; a turn of it with a pasted picture, and a fork of it. Paths, the vendor's prompts and records of requests are
+taken out.
 """
 
 from __future__ import annotations

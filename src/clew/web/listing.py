@@ -15,7 +15,7 @@ from clew.sources.registry import rules_for
 from clew.store.session import Session
 from clew.store.store import Store
 from clew.store.summaries import briefs
-from clew.turns.words import short_model
+from clew.turns.words import short_models
 from clew.web.secrets import SecretFinder
 from clew.web.views import PINNED, ToolBadge, ago, day, project_of, snippet, tool, tool_of
 
@@ -218,11 +218,12 @@ def _facets(store: Store, now: datetime) -> tuple[list[Facet], int, int]:
         labels.update(label for label in session.labels if label != PINNED)
         dates.update(name for name, start in starts.items() if start is not None and updated >= start)
     del models[""]
+    names = short_models(models)
     return [
         Facet("tool", "Tool", [(name, tool(name).title, count) for name, count in tools.most_common(SHOWN)]),
         Facet("project", "Project", [(name, "No project" if name == NO_PROJECT else name, count)
                                      for name, count in projects.most_common(SHOWN)]),
-        Facet("model", "Model", [(name, short_model(name), count) for name, count in models.most_common(SHOWN)]),
+        Facet("model", "Model", [(name, names[name], count) for name, count in models.most_common(SHOWN)]),
         Facet("label", "Label", _same(labels.most_common(SHOWN))),
         Facet("date", "Date", [(name, words, dates[name]) for name, words in
                                (("today", "Today"), ("7d", "Last 7 days"), ("30d", "Last 30 days"))]),
