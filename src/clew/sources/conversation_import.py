@@ -96,6 +96,8 @@ class ConversationImport:
         self.trashed = False
         self.stored_before = False
         self.new = self.known = self.records = 0
+        self.inherits = False
+        """True if it begins with messages of another conversation."""
         self.notes: list[str] = []
 
     # -- reading
@@ -119,6 +121,7 @@ class ConversationImport:
     def take(self, number: int, entry: Entry) -> None:
         """Adds an entry, with its number in the file, to the next batch."""
         self._waiting.append((number, entry))
+        self.inherits = self.inherits or entry.inherited
         if entry.copies is not None:
             merge(self._copies, entry.copies)
         if entry.note is not None:
@@ -128,6 +131,7 @@ class ConversationImport:
         """Takes an entry that is stored already, as the file has not changed up to there."""
         self.stored_before = True
         self._drafter.note_time(entry)
+        self.inherits = self.inherits or entry.inherited
         if entry.id is not None and entry.message is not None:
             self.known += not entry.inherited
 
