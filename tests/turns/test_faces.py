@@ -332,6 +332,22 @@ def test_answers_of_subagents_are_shown_alone(text: str) -> None:
     assert shown == [Prose("To general", "Count"), Prose("Answer", "One file.")]
 
 
+@pytest.mark.parametrize(
+    ("result", "name"),
+    [
+        ('{"agent_id":"01a1ec18-75d7","nickname":"Rawls"}', "Rawls"),
+        ('{"agent_id":"01a1ec18-75d7"}', "spawn_agent"),
+        ('{"nickname":"Rawls"}', "spawn_agent"),
+        ("{no JSON", "spawn_agent"),
+    ],
+)
+def test_a_subagent_of_codex_has_the_name_that_it_was_given(result: str, name: str) -> None:
+    """The name is in the result, which says nothing else for the user."""
+    line, shown = face("spawn_agent", {"message": "Count the files"}, result)
+    assert line == f"{name}: Count the files"
+    assert len(shown) == (1 if name == "Rawls" else 2)
+
+
 def test_files_of_cline_are_read() -> None:
     """A file that Cline's list of files names is shown as code, without a table."""
     line, shown = face("read_files", {"files": [{"path": "/src/app/a.py"}]}, "1 | x = 1")

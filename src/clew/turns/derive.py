@@ -347,7 +347,9 @@ class _Maker:
             waiting = self._waiting.get(result.call_id)
             if waiting:
                 at = waiting.pop(0)
-                self._steps[at] = self._steps[at]._replace(result=result, answered=one, notes=notes)
+                step = self._steps[at]
+                label = (faces.given_name(result) if step.kind == "agent" else "") or step.label
+                self._steps[at] = step._replace(result=result, answered=one, notes=notes, label=label)
             else:
                 self._begin(one, one.node.id, joins=True)
                 self._step(Step(None, result, one, one, "other", "Result", result.call_id, self._project, notes))

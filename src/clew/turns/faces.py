@@ -166,6 +166,18 @@ def label_of(call: ToolCall, kind: FaceKind) -> str:
     return call.name
 
 
+def given_name(result: ToolResult) -> str:
+    """The name that Codex gives to the subagent that a call started; empty for other results."""
+    text = result_text(result)
+    if not text.startswith("{"):
+        return ""
+    try:
+        found = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, RecursionError):
+        return ""
+    return _text(found, ("nickname",)) or "" if isinstance(found, dict) and "agent_id" in found else ""
+
+
 def line_of(call: ToolCall, kind: FaceKind, project: str = "") -> str:
     """What a call is about, on one line, with paths relative to the project."""
     arguments = call.arguments
@@ -346,7 +358,7 @@ def _panels(step: Step, call: ToolCall, read: int | None) -> Iterator[Panel]:
     elif step.kind == "agent":
         if asked := _text(arguments, ("prompt", "task", "message", "description")):
             yield Prose(f"To {step.label}", asked)
-        if answer := result_text(result):
+        if (answer := result_text(result)) and not (result is not None and given_name(result)):
             found = _SUBAGENT.fullmatch(answer)
             yield Prose("Answer", (found["opencode"] or found["gemini"] or "").strip() if found else answer)
     elif step.kind == "web":
