@@ -348,6 +348,21 @@ def test_a_subagent_of_codex_has_the_name_that_it_was_given(result: str, name: s
     assert len(shown) == (1 if name == "Rawls" else 2)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<path>/src/app/a.py</path>\n<type>file</type>\n<content>\nx = 1\n\n(End of file - total 1 lines)\n</content>",
+        "<path>/src/app/a.py</path>\n<type>file</type>\n<content>\nx = 1\n</content>",
+        "Content of /src/app/a.py:\nx = 1",
+        "x = 1",
+    ],
+)
+def test_a_file_is_shown_without_what_is_written_around_it(text: str) -> None:
+    """opencode and Continue name the file again in the result."""
+    _, shown = face("read", {"filePath": "/src/app/a.py"}, text)
+    assert shown == [Code("a.py", "x = 1")]
+
+
 def test_files_of_cline_are_read() -> None:
     """A file that Cline's list of files names is shown as code, without a table."""
     line, shown = face("read_files", {"files": [{"path": "/src/app/a.py"}]}, "1 | x = 1")

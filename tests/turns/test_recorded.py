@@ -81,7 +81,7 @@ SHOWN = {
         "You: '\"Where are we going?\"'",
         JOURNEY[1],
         "You: '\"What is in a.txt?\"'",
-        "AI: Let me look. | read<a.txt> done, 7 lines: Code [10 in, 5 out]",
+        "AI: Let me look. | read<a.txt> done, 1 line: Code [10 in, 5 out]",
         JOURNEY[4],
         "You: '\"Do it all\"'",
         f"AI: Both at once. | bash<exit 3> failed, error: Terminal | read{NONE}",

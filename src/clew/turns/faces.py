@@ -259,7 +259,7 @@ def summary(step: Step, shown: Sequence[Panel] = ()) -> str:
     elif step.kind in ("todos", "plan", "question", "agent") or (step.kind == "web" and not result.content):
         words = ["done"]
     else:
-        count = len(text.splitlines())
+        count = len((_file_text(text) if step.kind == "read" else text).splitlines())
         media = sum(isinstance(block, Media) for block in result.content)
         words = [*([many(count, "line")] if count else []), *([many(media, "attachment")] if media else [])]
     return " · ".join([*(words or ["no output"]), *([took] if took else [])])
@@ -344,7 +344,7 @@ def _panels(step: Step, call: ToolCall, read: int | None) -> Iterator[Panel]:
     elif step.kind == "read" and path:
         for block in result.content if result is not None else ():
             is_text = isinstance(block, Text) and not step.result.is_error  # type: ignore[union-attr]
-            yield Code(path, block.text) if isinstance(block, Text) and is_text else Output(block)
+            yield Code(path, _file_text(block.text)) if isinstance(block, Text) and is_text else Output(block)
     elif step.kind == "todos" and (items := _todos(call) or _task_list(result)):
         yield Checks(items)
         yield from _failure(result)
@@ -472,6 +472,14 @@ def _shell_output(text: str) -> str:
             return text
     found_head = _HEAD.match(text)
     return text[found_head.end() :] if found_head else text
+
+
+def _file_text(text: str) -> str:
+    """The text of a file that was read, without what opencode and Continue write around it."""
+    if text.startswith("<path>") and text.endswith("</content>") and "\n<content>\n" in text:
+        lines, _, last = text.partition("\n<content>\n")[2].removesuffix("\n</content>").rpartition("\n")
+        return lines.rstrip("\n") if last.startswith("(End of file - total ") else f"{lines}\n{last}".lstrip("\n")
+    return text.partition("\n")[2] if text.startswith("Content of ") and ":\n" in text[:_TAIL] else text
 
 
 def _labelled_output(text: str) -> str:
