@@ -279,6 +279,16 @@ def test_a_compaction_shows_its_seam(store: clew.Store) -> None:
     assert page.index('id="m2"') < page.index("Compacted here.") < page.index('id="m3"')
 
 
+def test_a_summary_is_folded(store: clew.Store) -> None:
+    """A long summary is a line that opens; it is Markdown."""
+    session = store.sessions.create()
+    session.append(clew.user("one"))
+    session.compact(clew.user(f"A **summary**. {'Be brief. ' * 30}"))
+    page = "".join(html(session, session.history()))
+    folded = page.partition("Summary, 62 words</summary>")[2].partition("</details>")[0]
+    assert "<strong>summary</strong>" in folded
+
+
 @pytest.mark.parametrize(
     ("text", "host"),
     [("[x](https://good.test@evil.test/)", "evil.test"), ("[https://good.test](https://evil.test)", "evil.test"),

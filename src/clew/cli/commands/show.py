@@ -46,7 +46,7 @@ from clew.turns.words import short_model
 @click.option("--current", is_flag=True, help="Leave out messages that a compaction replaced: what the model sees now.")
 @click.option("--follow", "-f", is_flag=True, help="Keep printing new messages until Ctrl+C.")
 @click.option("--fold", is_flag=True, help="Show thinking and tool calls on one line each; in HTML, collapsed.")
-@click.option("--unfold", is_flag=True, help="Show system prompts, instructions and reminders in full.")
+@click.option("--unfold", is_flag=True, help="Show system prompts, instructions, reminders and summaries in full.")
 @click.option(
     "--as", "kind", type=click.Choice(["text", "markdown", "md", "html", "json", "raw"]), default="text",
     help="Output format; raw prints each message in the JSON of its provider.  [default: text]",
