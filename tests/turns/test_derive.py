@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import clew
-from clew.base.messages import Message, Native, Text, ToolCall, ToolResult, Usage
+from clew.base.messages import Message, Native, Text, Thinking, ToolCall, ToolResult, Usage
 from clew.providers.usage import AnswerUsage, Lanes
 from clew.sources.aider import Aider
 from clew.sources.claude_code import RULES, ClaudeCode
@@ -266,6 +266,12 @@ def test_calls_of_gemini_belong_to_the_answer_before_them() -> None:
         "AI: Let me look. | read_file<a.txt> done, 1 line: Code | read_file<a.txt> done, 1 line: Code",
         "AI: It says alpha.",
     ]
+
+
+def test_pieces_of_reasoning_are_one_part() -> None:
+    """Gemini and Codex store a thought as several blocks; hidden ones add nothing."""
+    blocks = (Thinking(text="Which"), Thinking(text=""), Thinking(text="one?"), Text("Rome."), Thinking(text="So"))
+    assert outline(made(Message("assistant", blocks))) == ["AI: thinking 'Which\\n\\none?' | Rome. | thinking 'So'"]
 
 
 def test_commands_of_aider_are_commands() -> None:

@@ -263,6 +263,16 @@ class _Open:
             self.parts.append(Said(one, (block,)))
 
 
+    def think(self, one: Entry, block: Thinking) -> None:
+        """Adds reasoning; neighbouring pieces of one message are one part."""
+        last = self.parts[-1] if self.parts else None
+        if isinstance(last, Thought) and last.entry is one:
+            text = "\n\n".join(filter(None, (last.block.text, block.text)))
+            self.parts[-1] = Thought(one, msgspec.structs.replace(last.block, text=text))
+        else:
+            self.parts.append(Thought(one, block))
+
+
 class _Maker:
     def __init__(self, rules: ShowRules, project: str) -> None:
         self._rules, self._project = rules, project
@@ -384,7 +394,7 @@ class _Maker:
                     if not isinstance(block, Text) or block.text.strip():
                         made.say(one, block)
                 case Thinking():
-                    made.parts.append(Thought(one, block))
+                    made.think(one, block)
                 case ToolCall():
                     kind = faces.kind_of(block, self._rules)
                     label, line = faces.label_of(block, kind), faces.line_of(block, kind, self._project)
