@@ -165,6 +165,54 @@ def test_items_of_codex_are_one_answer() -> None:
     ]
 
 
+def test_an_answer_for_a_compaction_is_a_note() -> None:
+    """What Codex let the model write for a compaction is no part of the answer before it."""
+    data = jsonl([
+        meta(0, THREAD),
+        turn(1, 1),
+        said(1, "user", "List it"),
+        said(2, "assistant", "One file."),
+        counted(2, 9),
+        said(3, "assistant", "SUMMARY: a file."),
+        counted(3, 18),
+        line(4, "compacted", {"message": "A summary by another model:\nSUMMARY: a file."}),
+        said(5, "user", "And now?"),
+    ])  # fmt: skip
+    (found,) = imported(Codex(), data, f"sessions/2025/10/01/rollout-2025-10-01T10-00-00-{THREAD}.jsonl")
+    assert outline(found) == [
+        "You: 'List it'",
+        "AI: One file. [7 in, 2 out]",
+        "(summary: Summary written / SUMMARY: a file.)",
+        "(compaction: )",
+        "(summary: Summary / A summary by another model: SUMMARY: a file.)",
+        "You: 'And now?'",
+    ]
+
+
+def test_a_turn_of_codex_that_failed_has_its_error() -> None:
+    """What the provider answered stands in the place of the answer, also in the middle; a turn without one has none."""
+    told = {"type": "task_complete", "error": {"message": '{"error":{"message":"out of order"}}'}}
+    data = jsonl([
+        meta(0, THREAD),
+        turn(1, 1),
+        said(1, "user", "List it"),
+        line(2, "event_msg", told),
+        said(3, "user", "Again"),
+        line(4, "event_msg", {**told, "error": {"message": "no JSON"}}),
+        line(5, "event_msg", {**told, "error": None}),
+        line(6, "event_msg", {**told, "error": {"message": 7}}),
+        said(7, "user", "And now?"),
+    ])  # fmt: skip
+    (found,) = imported(Codex(), data, f"sessions/2025/10/01/rollout-2025-10-01T10-00-00-{THREAD}.jsonl")
+    assert outline(found) == [
+        "You: 'List it'",
+        "(error: Error / out of order)",
+        "You: 'Again'",
+        "(error: Error / no JSON)",
+        "You: 'And now?'",
+    ]
+
+
 def test_a_prompt_about_the_instructions_is_a_prompt() -> None:
     """Words that only begin like the instructions that Codex adds are what the user typed."""
     text = "# AGENTS.md instructions are ignored by the tool, why?"

@@ -262,7 +262,6 @@ class _Open:
         else:
             self.parts.append(Said(one, (block,)))
 
-
     def think(self, one: Entry, block: Thinking) -> None:
         """Adds reasoning; neighbouring pieces of one message are one part."""
         last = self.parts[-1] if self.parts else None
@@ -295,6 +294,7 @@ class _Maker:
             self._note(ProgramNote("damaged", (one,), "Damaged message", one.why))
             return
         if one.is_summary:
+            self._fold_summary(message.text)
             self._note(ProgramNote("compaction", (one,)))
         if one.is_result:
             self._results(one, one.results)
@@ -338,6 +338,22 @@ class _Maker:
             self._items.append(note._replace(kind="command"))
         else:
             self._items.append(note)
+
+    def _fold_summary(self, text: str) -> None:
+        """Makes a note of the last answer if the text of a compaction ends with it: it was written for that."""
+        answer = self._items[-1] if self._items else None
+        part = answer.parts[-1] if isinstance(answer, _Open) and answer.parts else None
+        if not isinstance(answer, _Open) or not isinstance(part, Said):
+            return
+        said = "\n\n".join(block.text for block in part.blocks if isinstance(block, Text)).strip()
+        alone = part.entry.message is not None and len(part.entry.message.blocks) == 1
+        if not said or not alone or not text.endswith(f"\n{said}"):
+            return
+        answer.parts.pop()
+        answer.entries.remove(part.entry)
+        if not answer.entries:
+            self._items.pop()
+        self._items.append(ProgramNote("summary", (part.entry,), "Summary written", said))
 
     def _user(self, one: Entry, message: Message) -> None:
         if one.results:
