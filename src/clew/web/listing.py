@@ -200,7 +200,7 @@ def _facets(store: Store, now: datetime) -> tuple[list[Facet], int, int]:
     projects: Counter[str] = Counter()
     models: Counter[str] = Counter()
     labels: Counter[str] = Counter()
-    dates: Counter[str] = Counter()
+    moments: list[datetime] = []
     starts = {name: Filters(date=name).start(now) for name in _SPANS}
     counted = empty = 0
     for session in _newest(store, FACETED):
@@ -215,9 +215,11 @@ def _facets(store: Store, now: datetime) -> tuple[list[Facet], int, int]:
         counted += 1
         projects[project_of(session) or NO_PROJECT] += 1
         models[session.model or ""] += 1
-        labels.update(label for label in session.labels if label != PINNED)
-        dates.update(name for name, start in starts.items() if start is not None and updated >= start)
-    del models[""]
+        if session.labels:
+            labels.update(session.labels)
+        moments.append(updated)
+    del models[""], labels[PINNED]
+    dates = {name: sum(one >= start for one in moments) for name, start in starts.items() if start is not None}
     names = short_models(models)
     return [
         Facet("tool", "Tool", [(name, tool(name).title, count) for name, count in tools.most_common(SHOWN)]),
