@@ -137,13 +137,13 @@ class Search:
             if self._engine.backend.words is not None:
                 self._server.remove()
 
-    def forget(self) -> bool:
+    def shred(self) -> bool:
         """Erases deleted messages from the index: see `Index.shred`."""
         with self._lock:
             return self.index.shred()
 
     def refill(self) -> None:
-        """Indexes the messages again that `forget` removed along with deleted ones: see `Index.refill`."""
+        """Indexes the messages again that `shred` removed along with deleted ones: see `Index.refill`."""
         with self._lock:
             self.index.refill()
 
