@@ -499,18 +499,6 @@ class Backup(NamedTuple):
     """In bytes."""
 
 
-class Result(Protocol):
-    """The rows of a statement."""
-
-    def fetchone(self) -> Any:
-        """The next row, or None."""
-
-    def fetchall(self) -> list[Any]:
-        """All remaining rows."""
-
-    def __iter__(self) -> Iterator[Any]: ...
-
-
 class Reader(Protocol):
     """Reads a snapshot of a whole store, for verify and copies. Statements use `?` for parameters."""
 
@@ -518,7 +506,7 @@ class Reader(Protocol):
     def tx(self) -> Tx:
         """A transaction on the same snapshot."""
 
-    def execute(self, sql: str, values: Sequence[Any] = (), /) -> Result:
+    def execute(self, sql: str, values: Sequence[Any] = (), /) -> Iterable[Any]:
         """Runs a statement with few rows."""
 
     def stream(self, sql: str, values: Sequence[Any] = (), /) -> Iterator[Any]:

@@ -87,7 +87,7 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
         try:
             with self._translate_errors():
                 if self.memory:
-                    self._opener.create_in_memory(copy_of)
+                    self._opener.create_in_memory(None if copy_of is None else copy_of.reader)
                 else:
                     self._opener.open(check_older, create=create, network=network)
                 self.refresh_epoch()

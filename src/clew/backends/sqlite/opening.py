@@ -6,7 +6,7 @@ import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from clew.backends import Tx
 from clew.backends.rows import FORMAT
@@ -20,6 +20,9 @@ from clew.backends.sqlite.writer import Writer
 from clew.base.files import exists
 from clew.base.loading import loading
 from clew.errors import Invalid, NotFound
+
+if TYPE_CHECKING:
+    from clew.backends.sqlite.reader import FileReader
 
 IDLE = 8
 """Connections to keep for later reads. More threads may read at once; their connections are closed afterwards."""
@@ -78,17 +81,6 @@ class Readers:
         self.drop()
 
 
-class _Reader(Protocol):
-    conn: sqlite3.Connection
-
-
-class CopySource(Protocol):
-    """A store that can be copied."""
-
-    def reader(self) -> AbstractContextManager[_Reader]:
-        """See `clew.backends.Backend`."""
-
-
 class Opener:
     """Opens or creates the store of a backend, and adds connections to its readers and writer."""
 
@@ -108,13 +100,13 @@ class Opener:
         self._writer = writer
         self._timeout = timeout
 
-    def create_in_memory(self, copy_of: CopySource | None) -> None:
-        """Creates a store without a file: empty, or a copy of another store."""
+    def create_in_memory(self, copy_of: Callable[[], AbstractContextManager[FileReader]] | None) -> None:
+        """Creates a store without a file: empty, or a copy of the store of a reader."""
         tx = self._writer.tx = SQLiteTx(self._connect("rw"))
         if copy_of is None:
             _migrate(tx.conn, 0)
             return
-        with copy_of.reader() as source:
+        with copy_of() as source:
             source.conn.backup(tx.conn)
 
     def open(self, check_older: Callable[[Tx], object], *, create: bool, network: bool) -> None:

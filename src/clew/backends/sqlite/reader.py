@@ -23,7 +23,7 @@ class FileReader:
         return inspect(self.conn, self.path)
 
     def counters(self) -> dict[str, int]:
-        given = dict(self.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
-        (floor,) = self.execute("SELECT ord_floor FROM epoch").fetchone()
-        (highest,) = self.execute("SELECT coalesce(max(ord), 0) FROM nodes").fetchone()
+        given = dict(self.conn.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
+        (floor,) = self.conn.execute("SELECT ord_floor FROM epoch").fetchone()
+        (highest,) = self.conn.execute("SELECT coalesce(max(ord), 0) FROM nodes").fetchone()
         return {**{table: given.get(table, 0) for table in NUMBERED}, "ords": max(floor, highest)}
