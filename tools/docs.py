@@ -288,7 +288,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
     (
         "clew.chat.recording",
         "Chat clients recorded as they are used: in a session of the store, or as a snapshot.",
-        ["chat/recording/middleware:SavingMiddleware", "chat/recording/autosave:autosave"]
+        ["chat/recording/middleware:SavingMiddleware", "chat/recording/clients:autosave"]
         + [f"chat/recording/clients:{name}" for name in ("SavedClient", "AsyncSavedClient")]
         + [f"chat/recording/resuming:{name}" for name in ("resume", "through_last_answer", "latest_answered")],
     ),
