@@ -38,7 +38,7 @@ from clew.sources.contract import About, Entry, FileCopies
 from clew.sources.drafting import Batch, Drafter, Ready, StoredBatch, name_records, record_rows
 from clew.sources.identity import Claim, Decided, MessageIds, Placed, claims, file_label, find_session, is_held
 from clew.sources.import_log import Change
-from clew.sources.layout import FileName, laid_out, layout_entry, origin_of, record_id
+from clew.sources.layout import FileName, laid_out, layout_entry, record_id, record_origin
 from clew.sources.registry import rules_named
 from clew.sources.values import storable
 from clew.sources.writing import ConversationFacts, SessionWriter, session_id
@@ -247,7 +247,7 @@ class ConversationImport:
         laid = laid_out(claim.session)
         if not any(names.contradicts(entry, laid) for entry in entries):
             return False
-        return self._file not in origin_of(claim.session).files
+        return self._file not in record_origin(claim.session).files
 
     def _find_purged(self, session: Session | None) -> None:
         """Withholds what the file says of a conversation that was purged, unless `again` has brought it back."""
