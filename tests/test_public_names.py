@@ -114,7 +114,7 @@ def public(module: ModuleType) -> Iterator[tuple[str, object]]:
     "module",
     (
         "clew errors base.ids base.files keys base.messages redaction engine.node store.nodes engine.blobs engine.log "
-        "engine.watch store.session store.sessions store.search.query upkeep.verify backends.contract "
+        "engine.watch store.session store.sessions store.search.query upkeep.verify backends "
         "upkeep.quarantine store.store store.scan store.evaluate engine.audit retention.policy retention "
         "aio aio.retention aio.proxy "
         "testing testing.contract testing.backend records.events store.jsonl records.otel "

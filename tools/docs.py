@@ -119,7 +119,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
             "store/search/query:Hit",
             "upkeep/verify/findings:Report",
             "backends/problems:Damage",
-            "backends/contract:Backup",
+            "backends/__init__:Backup",
         ],
     ),
     (
