@@ -123,7 +123,7 @@ def public(module: ModuleType) -> Iterator[tuple[str, object]]:
         "agents.metadata aio.agents "
         "convert convert.report convert.core testing.snapshots "
         "chat.aio providers.base_url chat.client chat.factory chat.conversation chat.claude_program "
-        "chat.protocols providers.tools testing.providers.protocols testing.providers.server "
+        "chat.protocols providers.tools testing.providers "
         "mcp mcp.tools mcp.http mcp.answers "
         "agents.cpe agents.cpe.reader agents.cpe.importer "
         "sources sources.contract sources.items sources.importer sources.import_all sources.import_log sources.undo "

@@ -296,10 +296,10 @@ PARTS: list[tuple[str, str, list[str]]] = [
         "clew.testing.providers",
         "A provider on this machine, for tests.",
         [
-            "testing/providers/server:ProviderServer",
-            "testing/providers/server:Request",
-            "testing/providers/server:self_signed",
-            *(f"testing/providers/protocols:{name}" for name in ("Say", "ToolUse", "Fail", "Send")),
+            "testing/providers:ProviderServer",
+            "testing/providers:Request",
+            "testing/providers:self_signed",
+            *(f"testing/providers:{name}" for name in ("Say", "ToolUse", "Fail", "Send")),
         ],
     ),
     (
