@@ -82,7 +82,7 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The class of examples/adapter.py, an adapter with public names alone."""
     monkeypatch.setattr(sys, "path", [str(EXAMPLES), *sys.path])
     monkeypatch.setattr(rekey, "BATCH", 2)
-    from adapter import Memory  # type: ignore[import-not-found]
+    from adapter import Memory
 
     return Memory
 
