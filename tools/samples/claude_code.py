@@ -19,8 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from clew.testing.providers import ProviderServer, Request, Say, Send, ToolUse
-from clew.testing.providers.protocols import QueuedResponse, Wire
+from clew.testing.providers import ProviderServer, QueuedResponse, Request, Say, Send, ToolUse, Wire
 from tools.samples.common import OUT, PICTURE, clean_lines, environment, home
 
 PLACE = Path("/tmp/clew-samples-claude")
