@@ -483,14 +483,26 @@ def commands() -> list[tuple[str, click.Command]]:
 def cli_page() -> str:
     """docs/reference/cli.md."""
     from clew.cli import exits
-    from clew.cli.root import cli
+    from clew.cli.root import ENVIRONMENT, cli
 
     lines = [WRITTEN + "# The command line", "", _prose(cli.help), ""]
     lines += ["Data goes to stdout, everything else to stderr. An ID is a UUID or a handle.", ""]
     lines += ["| command | |", "|---|---|"]
     for name, command in commands():
         lines.append(f"| [{name}](#{slug(f'clew {name}')}) | {command.get_short_help_str(limit=200)} |")
-    lines += ["", *_epilog(cli), "", "## Exit codes", "", "| code | meaning |", "|---|---|"]
+    lines += [
+        "",
+        "## Environment",
+        "",
+        "```text",
+        ENVIRONMENT,
+        "```",
+        "",
+        "## Exit codes",
+        "",
+        "| code | meaning |",
+        "|---|---|",
+    ]
     lines += [f"| {code} | {meaning} |" for code, meaning in exits.MEANINGS.items()]
     for name, command in commands():
         lines += ["", f"## clew {name}", "", "```text", _usage(name, command), "```", "", _prose(command.help)]

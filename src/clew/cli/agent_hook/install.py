@@ -158,7 +158,7 @@ _user = click.option("--user", "where", flag_value="user", help="Your settings, 
 _project = click.option("--project", "where", flag_value="project", help="Your settings for this project.")
 
 
-@click.command(epilog=examples("clew hook install", "clew hook install --user", "clew hook install --dry-run"))
+@click.command(epilog=examples("clew hook install --user", "clew hook install --project --dry-run"))
 @_settings
 @_user
 @_project

@@ -89,7 +89,7 @@ conversation.add_command(
 
 @conversation.command(
     "delete",
-    epilog=examples("clew conversation delete 7dq2xe", "clew conversation delete --cascade --dry-run 7dq2xe x4w8tn"),
+    epilog=examples("clew conversation delete m2p5vz", "clew conversation delete --cascade --dry-run 7dq2xe"),
 )
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @click.option("--cascade", is_flag=True, help="Also delete all messages that follow.")
