@@ -131,7 +131,7 @@ def test_help_names_every_kind(clew_cli, command):
 def test_the_settings_redact_whatever_is_stored(clew_cli, talk, db, tmp_path, monkeypatch):
     """Every command that stores goes by them; a project cannot switch it off, and who only reads needs no rules."""
     assert clew_cli("config", "set", "redact", "secrets, email").code == 0
-    assert clew_cli("config", "show", "--json").json["redact"] == "secrets email"
+    assert clew_cli("config", "show", "--json").json["settings"]["redact"] == "secrets email"
     done = clew_cli("append", "--title", f"T {CANARY}", input=json.dumps({"text": f"x {CANARY} a@example.org"}))
     assert done.lines[0]["redacted"] == ["email", "github-token"]
     session = done.err.split()[1]
