@@ -41,7 +41,7 @@ ALIASES = {"ls": "list", "show": "print", "view": "print", "rm": "delete", "remo
     ),
 )
 def conversation() -> None:
-    """List, print and delete messages by their IDs, in any conversation."""
+    """List, print and delete single messages by their IDs. 'clew rm' and 'clew purge' delete whole conversations."""
 
 
 @conversation.command("list", epilog=examples("clew conversation list", "clew conversation list --here --compact"))

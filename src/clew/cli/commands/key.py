@@ -22,6 +22,7 @@ from clew.cli.setup.ask import TRIES, can_ask, confirm
 from clew.cli.setup.open_store import key_source, open_with_its_key, open_with_key, store_option
 
 if TYPE_CHECKING:
+    from clew.cli.output.documents import KeyStatus
     from clew.upkeep.rekey import Status
 
 LONGEST = 4096
@@ -193,7 +194,7 @@ def _ask_recovery_key() -> bytes:
     raise click.Abort
 
 
-_NO_KEY = "no key given; use --key-file, --passphrase, or a variable listed in 'clew --help'"
+_NO_KEY = "no key given; use --key-file, --passphrase, or a variable listed in 'clew help environment'"
 _NO_NEW_KEY = "no new key given; use --new-key-file, --new-keyring, --new-passphrase or CLEW_NEW_KEY"
 STATES = {"seal": "sealing", "unseal": "unsealing", "rotate": "rotating"}
 """The state of a store during each command."""
@@ -367,7 +368,7 @@ def _print_status(store: clew.Store, sentence: str, form: Form, *, remind: bool 
     return PARTIAL if now.unclean else 0
 
 
-def status_json(now: Status) -> dict[str, Any]:
+def status_json(now: Status) -> KeyStatus:
     """The key status as JSON."""
     return {**now._asdict(), "key_ids": list(now.key_ids)}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -28,6 +28,7 @@ SPARE = 20
 
 if TYPE_CHECKING:
     from clew import Session
+    from clew.cli.output.documents import FoundIn, SearchHit
     from clew.store.search.query import Hit
 
 
@@ -108,7 +109,7 @@ def _within(find: Callable[..., list[Hit]], limit: int, scope: Scope, *, notes: 
         asked *= 4
 
 
-def _json(hit: Hit) -> dict[str, Any]:
+def _json(hit: Hit) -> SearchHit:
     return {
         "session": None if hit.session is None else _session_json(hit.session),
         "node": node_json(hit.node),
@@ -118,7 +119,7 @@ def _json(hit: Hit) -> dict[str, Any]:
     }
 
 
-def _session_json(session: Session) -> dict[str, Any]:
+def _session_json(session: Session) -> FoundIn:
     origin = origin_of(session)
     return {
         "id": session.id,

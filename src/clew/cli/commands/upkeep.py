@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,6 +19,7 @@ from clew.cli.setup import settings
 from clew.cli.setup.open_store import open_existing, open_for_reading, open_untouched, store_option
 
 if TYPE_CHECKING:
+    from clew.cli.output.documents import AuditEntry, DamageFields
     from clew.engine.audit import AuditEvent
     from clew.upkeep.verify import Damage, Report
 
@@ -39,8 +40,9 @@ if TYPE_CHECKING:
 def verify(ctx: click.Context, form: Form, print_head: bool, since: str | None) -> None:
     """Check everything in the store, and list what is damaged. Writes nothing.
 
-    A head is a short text that identifies the current state, without content. Keep it where an attacker cannot change
-    it: --since then detects if the store was replaced by an older copy. Exit code 7 on damage or rollback.
+    To detect that the store was replaced by an older copy, print its head (a line of text without content) with
+    --print-head, keep it in another place, and pass it to --since later. Exit code 7 if the store is damaged or
+    older.
     """
     if print_head:
         if since is not None:
@@ -83,7 +85,7 @@ def _lines(report: Report) -> Iterator[str]:
     yield from (dim(line) for line in wrap(f"checked {checked or 'an empty store'}"))
 
 
-def _json(one: Damage) -> dict[str, Any]:
+def _json(one: Damage) -> DamageFields:
     return {"what": one.what, "where": one.where, "why": one.why, "session": one.session, "position": one.position}
 
 
@@ -172,7 +174,7 @@ def audit(kind: str | None, since: datetime | None, until: datetime | None, form
             warn("The audit log is empty.")
 
 
-def _event_json(event: AuditEvent) -> dict[str, Any]:
+def _event_json(event: AuditEvent) -> AuditEntry:
     return {**event._asdict(), "at": iso(event.at)}
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 F = TypeVar("F", bound=Callable[..., object])
-_NEEDS_KEY = "Provide the key with --key-file or an environment variable; see 'clew --help'."
+_NEEDS_KEY = "Provide the key with --key-file or an environment variable; see 'clew help environment'."
 _CPE = "Here clew can read messages, chat, and delete them with 'clew conversation delete'."
 _WRONG = "Nothing was changed. Use the key that sealed the store."
 
