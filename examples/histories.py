@@ -29,7 +29,7 @@ def made_up(folder: Path) -> Path:
 def main(folder: Path, files: list[Path]) -> None:
     """Imports the files, and prints what a search finds in them."""
     with clew.open(folder / "chats.db") as store:
-        for outcome in sources.import_all(store, sources.find(files or [made_up(folder)])):
+        for outcome in sources.import_all(store, sources.find(map(str, files or [made_up(folder)]))):
             print(f"{outcome.path}: {len(outcome.conversations)} conversations")
         for hit in store.search("build"):
             print(f"{hit.node.handle}  {hit.node.role}: {hit.node.text}")

@@ -13,13 +13,15 @@ from clew.chat.recording import autosave
 def main(folder: Path) -> None:
     """Chats, stops, and goes on from the file."""
     store = snapshots.FileStore(folder / "saved", snapshots.generate_key())
-    client = autosave(chat.connect("offline"), store)
-    print(client.chat("Why is the build failing?"))
+    client = chat.connect("offline")
+    assert isinstance(client, chat.PersistentChatClient)  # clients that can be saved and restored
+    print(autosave(client, store).chat("Why is the build failing?"))
 
     (saved,) = store.list()
     print("saved:", saved.provider, saved.message_count, "messages")
 
     again = chat.connect("offline")
+    assert isinstance(again, chat.PersistentChatClient)
     again.restore(store.load(saved.id))
     print(again.chat("Where were we?"))
     print("messages now:", len(again.history))
