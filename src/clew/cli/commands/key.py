@@ -22,7 +22,6 @@ from clew.cli.setup.ask import TRIES, can_ask, confirm
 from clew.cli.setup.open_store import key_source, open_with_its_key, open_with_key, store_option
 
 if TYPE_CHECKING:
-    from clew.cli.output.documents import KeyStatus
     from clew.upkeep.rekey import Status
 
 LONGEST = 4096
@@ -368,7 +367,7 @@ def _print_status(store: clew.Store, sentence: str, form: Form, *, remind: bool 
     return PARTIAL if now.unclean else 0
 
 
-def status_json(now: Status) -> KeyStatus:
+def status_json(now: Status) -> dict[str, Any]:
     """The key status as JSON."""
     return {**now._asdict(), "key_ids": list(now.key_ids)}
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import cache
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -28,9 +28,6 @@ from clew.store.origin import CPE_NOTE, origin_of
 from clew.store.summaries import Brief, Handles, all_handles, briefs
 from clew.turns.derive import is_prompt, split_prompt
 from clew.turns.model import entry
-
-if TYPE_CHECKING:
-    from clew.cli.output.documents import ListedSession
 
 FIRST = 10
 """Messages that are read to name a conversation without a title."""
@@ -218,7 +215,7 @@ def _keep(wanted: Filter, session: clew.Session) -> bool:
         return False
 
 
-def _json(session: clew.Session, damaged: list[str]) -> ListedSession:
+def _json(session: clew.Session, damaged: list[str]) -> dict[str, Any]:
     try:
         origin = origin_of(session)
         return {**session_json(session), "tool": origin.tool or None, "branch": origin.branch or None}

@@ -6,7 +6,7 @@ import os
 import shlex
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING, get_args
+from typing import Any, get_args
 
 import click
 
@@ -24,9 +24,6 @@ from clew.cli.setup.find import describe_session, find_session
 from clew.cli.setup.open_store import open_existing, open_for_reading, store_option
 from clew.engine.mirrors import PENDING
 from clew.engine.receipts import Reason, Receipt
-
-if TYPE_CHECKING:
-    from clew.cli.output.documents import ReceiptFields
 
 _LEFT = {
     "wal": "traces in the write-ahead log, which another program has open",
@@ -308,7 +305,7 @@ def _counts(receipt: Receipt) -> str:
     return f"{', '.join(parts)}, {size(receipt.bytes)}"
 
 
-def _json(receipt: Receipt) -> ReceiptFields:
+def _json(receipt: Receipt) -> dict[str, Any]:
     return {
         **receipt._asdict(),
         "started_at": iso(receipt.started_at),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,7 +22,6 @@ from clew.cli.output.times import ago
 from clew.cli.setup.open_store import open_existing, open_for_reading, store_option
 
 if TYPE_CHECKING:
-    from clew.cli.output.documents import QuarantinedMessage, QuarantineReceipt, QuarantineSweep
     from clew.engine.receipts import Receipt
     from clew.upkeep.quarantine import Quarantined, Swept
 
@@ -152,11 +151,11 @@ def _print_sweep(swept: Swept, dry_run: bool) -> None:
             warn(f"clew: conversation {failure.session}: {plain(failure.error)}; bytes kept")
 
 
-def _json(one: Quarantined) -> QuarantinedMessage:
+def _json(one: Quarantined) -> dict[str, Any]:
     return {**one._asdict(), "at": iso(one.at)}
 
 
-def _sweep_json(swept: Swept) -> QuarantineSweep:
+def _sweep_json(swept: Swept) -> dict[str, Any]:
     return {
         "bodies": swept.bodies,
         "moved": list(swept.moved),
@@ -165,7 +164,7 @@ def _sweep_json(swept: Swept) -> QuarantineSweep:
     }
 
 
-def _receipt_json(receipt: Receipt) -> QuarantineReceipt:
+def _receipt_json(receipt: Receipt) -> dict[str, Any]:
     return {
         "id": receipt.id,
         "reason": receipt.reason,

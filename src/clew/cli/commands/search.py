@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -28,7 +28,7 @@ SPARE = 20
 
 if TYPE_CHECKING:
     from clew import Session
-    from clew.cli.output.documents import FoundIn, SearchHit
+    from clew.cli.output.documents import FoundIn
     from clew.store.search.query import Hit
 
 
@@ -109,7 +109,7 @@ def _within(find: Callable[..., list[Hit]], limit: int, scope: Scope, *, notes: 
         asked *= 4
 
 
-def _json(hit: Hit) -> SearchHit:
+def _json(hit: Hit) -> dict[str, Any]:
     return {
         "session": None if hit.session is None else _session_json(hit.session),
         "node": node_json(hit.node),

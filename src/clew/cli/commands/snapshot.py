@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import IO, TYPE_CHECKING, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 import msgspec
@@ -32,7 +32,6 @@ from clew.providers.neutral import neutral
 from clew.store.session import delete_session
 
 if TYPE_CHECKING:
-    from clew.cli.output.documents import SnapshotFields
     from clew.snapshots import Snapshot, SnapshotStore, SnapshotSummary
     from clew.store.snapshots import Snapshots
 
@@ -242,7 +241,7 @@ def _print_saved(made: Snapshot, form: Form) -> None:
         out_value({"id": made.id, "provider": made.provider, "message_count": made.message_count}, form)
 
 
-def _json(one: SnapshotSummary) -> SnapshotFields:
+def _json(one: SnapshotSummary) -> dict[str, Any]:
     return {**msgspec.to_builtins(one), "created_at": iso(one.created_at)}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,7 +19,7 @@ from clew.cli.setup import settings
 from clew.cli.setup.open_store import open_existing, open_for_reading, open_untouched, store_option
 
 if TYPE_CHECKING:
-    from clew.cli.output.documents import AuditEntry, DamageFields
+    from clew.cli.output.documents import DamageFields
     from clew.engine.audit import AuditEvent
     from clew.upkeep.verify import Damage, Report
 
@@ -174,7 +174,7 @@ def audit(kind: str | None, since: datetime | None, until: datetime | None, form
             warn("The audit log is empty.")
 
 
-def _event_json(event: AuditEvent) -> AuditEntry:
+def _event_json(event: AuditEvent) -> dict[str, Any]:
     return {**event._asdict(), "at": iso(event.at)}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import date, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -23,9 +23,6 @@ from clew.cli.setup.settings import prices
 from clew.store.stats import Stats, stats
 from clew.store.usage import ConversationUsage, Spent, UsageGroup, conversation_usage, sum_of
 from clew.turns.words import money, price_origin
-
-if TYPE_CHECKING:
-    from clew.cli.output.documents import UsageFields
 
 MOST = 30
 """Maximum rows of a table; further rows are summed up in one."""
@@ -229,7 +226,7 @@ def _spent_json(one: Spent) -> dict[str, Any]:
     return {"answers": one.answers, **lanes, "cost": cost, **parts, **unknown}
 
 
-def _json(found: Stats, by: str, rows: dict[str, Spent]) -> UsageFields:
+def _json(found: Stats, by: str, rows: dict[str, Spent]) -> dict[str, Any]:
     return {
         "by": by,
         "rows": [{by: name, **_spent_json(one)} for name, one in rows.items()],

@@ -462,7 +462,7 @@ class QuarantineSweep(TypedDict):
     bodies: int
     moved: list[str]
     left: list[LeftMessage]
-    receipt: str | None
+    receipt: QuarantineReceipt | None
 
 
 class QuarantineReceipt(TypedDict):
