@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from tools.schemas import schema, text
 
 from clew.cli.output.documents import COMMANDS
 from tests.cli import schemas
 from tests.cli.conftest import Run, leaves
-from tools.schemas import schema, text
 
 SCHEMA = Path(__file__).parents[2] / "docs/reference/json.schema.json"
 
