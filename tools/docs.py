@@ -485,7 +485,8 @@ def commands() -> list[tuple[str, click.Command]]:
 def cli_page() -> str:
     """docs/reference/cli.md."""
     from clew.cli import exits
-    from clew.cli.root import ENVIRONMENT, cli
+    from clew.cli.command_list import ENVIRONMENT
+    from clew.cli.root import cli
 
     lines = [WRITTEN + "# The command line", "", _prose(cli.help), ""]
     lines += ["Data goes to stdout, everything else to stderr. An ID is a UUID or a handle.", ""]

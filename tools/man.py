@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import click
 
 import clew
+from clew.cli.command_list import ENVIRONMENT
 from clew.cli.exits import MEANINGS
-from clew.cli.root import ENVIRONMENT, cli
+from clew.cli.root import cli
 
 
 def manual() -> str:

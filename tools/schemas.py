@@ -7,8 +7,8 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 
-from clew.cli.output.documents import COMMANDS
 from clew.cli.output.text import SCHEMA_VERSION
+from tools.documents import COMMANDS
 
 NAME = "json.schema.json"
 """The file: one definition for each command, by its words, and for each type."""

@@ -12,7 +12,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from clew.cli.root import COMMANDS, cli
+from clew.cli.command_list import COMMANDS
+from clew.cli.root import cli
 from clew.cli.setup.key_sources import NEW_VARIABLES, VARIABLES
 from clew.cli.setup.settings import SETTINGS
 from clew.providers.registry import PROVIDERS

@@ -1,4 +1,4 @@
-"""Compares what `--json` prints with the types in `clew.cli.output.documents`, for every command that a test runs."""
+"""Compares what `--json` prints with the types in tools/documents.py, for every command that a test runs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any, get_args, get_origin
 
 import msgspec
+from tools.documents import COMMANDS
 
+from clew.cli.command_list import ALIASES
 from clew.cli.commands.conversation import ALIASES as MESSAGES
-from clew.cli.output.documents import COMMANDS
 from clew.cli.output.text import SCHEMA_VERSION
-from clew.cli.root import ALIASES
 
 VALUES = {"--db", "--key-file", "--blobs"}
 

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from tools.documents import COMMANDS
 from tools.schemas import schema, text
 
-from clew.cli.output.documents import COMMANDS
 from tests.cli import schemas
 from tests.cli.conftest import Run, leaves
 

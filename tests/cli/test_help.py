@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from clew.cli.root import COMMANDS, FIRST, GROUPS, cli
+from clew.cli.command_list import COMMANDS, FIRST, GROUPS
+from clew.cli.root import cli
 from tests.cli.conftest import Run
 
 WIDTH = 80

@@ -18,9 +18,10 @@ import pytest
 import clew
 from clew.base.visible import many, paragraphs, plain
 from clew.cli import exits
+from clew.cli.command_list import COMMANDS
 from clew.cli.output import times
 from clew.cli.output.text import clip, list_counts, readable, width
-from clew.cli.root import COMMANDS, cli
+from clew.cli.root import cli
 from clew.cli.setup.key_sources import VARIABLES
 from clew.cli.setup.settings import SETTINGS
 from clew.providers.registry import PROVIDERS

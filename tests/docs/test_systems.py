@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import clew
-from clew.cli.root import ALIASES
+from clew.cli.command_list import ALIASES
 from tests.cli.conftest import leaves
 from tests.docs.test_pages import ROOT
 

@@ -16,6 +16,7 @@ from click.shell_completion import CompletionItem, get_completion_class
 
 import clew
 from clew.base.visible import plain
+from clew.cli.command_list import COMMANDS, ENVIRONMENT, list_by_group
 from clew.cli.exits import MEANINGS
 from clew.cli.options import examples
 from clew.cli.output.text import bold, clip, out
@@ -32,8 +33,6 @@ from clew.cli.setup.open_store import open_for_completion
 @click.option("--all", "everything", is_flag=True, help="List all commands.")
 def help(words: tuple[str, ...], everything: bool) -> None:
     """Show the help of a command, or a topic: environment, exit-codes. Without either, the most used commands."""
-    from clew.cli.root import COMMANDS, ENVIRONMENT, list_by_group
-
     if everything and words:
         raise click.UsageError("--all takes no command")
     if everything:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
@@ -34,9 +34,6 @@ from clew.cli.setup.open_store import open_existing, store_option
 from clew.errors import NotFound
 from clew.store.origin import name_of
 from clew.turns.model import entry
-
-if TYPE_CHECKING:
-    from clew.cli.output.documents import SessionFields
 
 force_option = click.option(
     "--force", is_flag=True, help="Overwrite files that others changed since, or that imported checkpoints change."
@@ -203,7 +200,7 @@ def _conversation(
         warn(f"conversation {session.handle} rewound to {plain(message)}; the branch left behind ends at {end}")
 
 
-def _rewind_json(session: clew.Session, target: str) -> SessionFields:
+def _rewind_json(session: clew.Session, target: str) -> dict[str, Any]:
     session.rewind(to=target)
     return session_json(session)
 

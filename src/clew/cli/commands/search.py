@@ -28,7 +28,6 @@ SPARE = 20
 
 if TYPE_CHECKING:
     from clew import Session
-    from clew.cli.output.documents import FoundIn
     from clew.store.search.query import Hit
 
 
@@ -119,7 +118,7 @@ def _json(hit: Hit) -> dict[str, Any]:
     }
 
 
-def _session_json(session: Session) -> FoundIn:
+def _session_json(session: Session) -> dict[str, Any]:
     origin = origin_of(session)
     return {
         "id": session.id,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -17,9 +17,6 @@ from clew.cli.output.outcomes import Success, for_each, report_outcomes, roll_ba
 from clew.cli.output.text import clip
 from clew.cli.setup.find import act_on, find_trashed
 from clew.cli.setup.open_store import open_existing, store_option
-
-if TYPE_CHECKING:
-    from clew.cli.output.documents import SessionFields
 
 _sessions = click.argument("sessions", nargs=-1, required=True, metavar="CONVERSATION...")
 
@@ -125,7 +122,7 @@ def _action(act: Callable[[str], clew.Session], ending: str) -> Callable[[str], 
     return do
 
 
-def _json(session: clew.Session) -> SessionFields | dict[str, Any]:
+def _json(session: clew.Session) -> dict[str, Any]:
     try:
         return session_json(session)
     except clew.Corrupted as error:  # the action itself succeeded

@@ -19,7 +19,6 @@ from clew.cli.setup import settings
 from clew.cli.setup.open_store import open_existing, open_for_reading, open_untouched, store_option
 
 if TYPE_CHECKING:
-    from clew.cli.output.documents import DamageFields
     from clew.engine.audit import AuditEvent
     from clew.upkeep.verify import Damage, Report
 
@@ -85,7 +84,7 @@ def _lines(report: Report) -> Iterator[str]:
     yield from (dim(line) for line in wrap(f"checked {checked or 'an empty store'}"))
 
 
-def _json(one: Damage) -> DamageFields:
+def _json(one: Damage) -> dict[str, Any]:
     return {"what": one.what, "where": one.where, "why": one.why, "session": one.session, "position": one.position}
 
 

@@ -8,16 +8,13 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import click
 import msgspec
 
 import clew
 from clew.cli.output.text import is_terminal, out, out_json, out_jsonl
-
-if TYPE_CHECKING:
-    from clew.cli.output.documents import SessionFields
 
 Form = Literal["text", "json", "jsonl"]
 
@@ -105,7 +102,7 @@ def iso(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def session_json(session: clew.Session) -> SessionFields:
+def session_json(session: clew.Session) -> dict[str, Any]:
     """A session as JSON."""
     counters = session.counters
     return {

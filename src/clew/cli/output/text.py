@@ -171,7 +171,7 @@ def wrap_to(line: str, room: int) -> Iterator[str]:
 
 
 SCHEMA_VERSION = 1
-"""Version of the documents that `--json` prints; `clew.cli.output.documents` has their types."""
+"""Version of the documents that `--json` prints; `tools/documents.py` has their types."""
 
 
 def out_json(value: Any) -> None:

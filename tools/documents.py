@@ -1,4 +1,6 @@
-"""The JSON documents of the commands, as types: the schemas in the reference are made from them.
+"""The JSON documents of the commands, as types: tools/schemas.py makes the schemas in the reference from them.
+
+Every document that a test of tests/cli prints is compared with them.
 
 A document is an object with `schema_version`, and either the fields of one of the command's types, or `items`, a
 list. A new field does not change the version; renaming or removing one does. With `--jsonl` each line is one item, or
