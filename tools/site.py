@@ -136,6 +136,7 @@ def build(target: Path) -> None:
         for page, name in names.items():
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             (source / name).write_text(text_of(page, names), encoding="utf-8")
+        shutil.copy(ROOT / "tools/site.css", source)
         (Path(folder) / "zensical.toml").write_text(configuration(names), encoding="utf-8")
         subprocess.run([sys.executable, "-m", "zensical", "build", "--strict", "--clean"], cwd=folder, check=True)
         built = Path(folder) / "site"
