@@ -485,13 +485,16 @@ def commands() -> list[tuple[str, click.Command]]:
 def cli_page() -> str:
     """docs/reference/cli.md."""
     from clew.cli import exits
-    from clew.cli.command_list import ENVIRONMENT
+    from clew.cli.command_list import ENVIRONMENT, GROUPS
     from clew.cli.root import cli
 
     lines = [WRITTEN + "# The command line", "", _prose(cli.help), ""]
     lines += ["Data goes to stdout, everything else to stderr. An ID is a UUID or a handle.", ""]
     lines += ["| command | |", "|---|---|"]
+    titles = {next(iter(rows)): title for title, rows in GROUPS.items()}
     for name, command in commands():
+        if name in titles:
+            lines.append(f"| **{titles[name]}** | |")
         lines.append(f"| [{name}](#{slug(f'clew {name}')}) | {command.get_short_help_str(limit=200)} |")
     lines += [
         "",
