@@ -76,9 +76,7 @@ LIMITS = {
     "protocols with one implementation": 8,
 }
 CEILINGS: dict[str, int] = {
-    "lines": 90_400,
-    "modules imported by one sibling only": 82,
-    "protocols with one implementation": 15,
+    "lines": 90_000,
 }
 """Measures that are still over their limit, with a number that they reached. It may only shrink.
 

@@ -17,6 +17,7 @@ from clew.backends.postgres import shared
 from clew.backends.postgres.transactions import Turns
 from clew.base import ids
 from clew.errors import Conflict
+from clew.store import partitions
 from clew.store.parts import Parts
 from clew.store.unit import Unit
 from tests.backends.postgres import units
@@ -152,6 +153,20 @@ def test_an_id_that_comes_meanwhile(url: str) -> None:
             assert sorted([mine.result(20), theirs.result(20)]) == [False, True]
 
 
+def test_an_id_that_is_missing_in_partitions(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no index has all ids, a unit that looks for one waits for its turn: another tree may get it meanwhile."""
+    with clew.open(url) as store:
+        partitions.divide(store, 4)
+        units.prepare(store)
+        taken: list[int] = []
+        real = Turns.take
+        monkeypatch.setattr(Turns, "take", lambda turns: taken.append(0) or real(turns))
+        store.write(lambda unit: unit.append(of(unit, ONE), [clew.user("x")]))
+        assert not taken
+        store.nodes.save(clew.NewNode(clew.user("y"), None, ids.text(FREE)))
+        assert taken
+
+
 def test_two_who_create_the_same(url: str) -> None:
     """Of two units that create what they do not find, the second finds what the first has created."""
     with clew.open(url) as first, clew.open(url) as second:
@@ -248,9 +263,7 @@ def test_a_reader_behind_eight_writers(url: str) -> None:
             last = 0
             while True:
                 ended, settled = over.is_set(), backend.settled_ord()
-                places = backend.read(
-                    lambda tx: tx.by_ord(last, settled + 1, newest=False, limit=100_000)
-                )
+                places = backend.read(lambda tx: tx.by_ord(last, settled + 1, newest=False, limit=100_000))
                 found.extend(place.row[ID] for _, place in places)
                 last = settled
                 if ended:

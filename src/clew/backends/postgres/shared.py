@@ -16,29 +16,32 @@ If such a transaction commits, it is as if it had run alone at its commit:
   lock only if it has none, and for a home also if it has only such locks.
 - A row that is there already, or has changed, is NeedsLock and not an error, which the work might take for an answer.
 - An id that no message or entry has must be among those that it stores itself: unique indexes then prove that it was
-  free until the commit. If it stores none with that id, `prove` raises NeedsLock.
+  free until the commit. If it stores none with that id, `prove` raises NeedsLock. In a store with partitions no index
+  has all ids, so there it raises NeedsLock at once.
 - The highest rank of a kind is read without a lock. It only sorts lists.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from clew.backends import (
     SEQ_BITS,
     BlobRow,
+    BlobTx,
     BodyRow,
     HeadState,
     InsertPoint,
     LogRow,
+    MaintenanceTx,
     Move,
     NodeLocation,
     NodeRow,
     RefRow,
     RunRow,
+    Tx,
 )
-from clew.backends.contract import BlobTx, MaintenanceTx, Tx
 from clew.backends.postgres.connection import Connection
 from clew.backends.postgres.optimistic import NeedsLock
 from clew.backends.postgres.tx import SQL, PostgresTx
@@ -169,6 +172,12 @@ class SharedTx(PostgresTx):
         if row.tree is not None:
             self._homes.add(row.tree & MAX_COUNTER)
         return row
+
+    def _miss(self, ids: Collection[bytes]) -> None:
+        """Remembers ids that no message or entry has. NeedsLock in a store with partitions."""
+        if self.divided and ids:
+            raise NeedsLock
+        self._absent_ids.update(ids)
 
     def _store(self, name: str, rows: Sequence[Sequence[Any]], taken: str) -> None:
         if self._many(name, rows) != len(rows):
@@ -341,14 +350,14 @@ class SharedTx(PostgresTx):
             return None
         found = super().node(id)
         if found is None:
-            self._absent_ids.add(id)
+            self._miss([id])
         else:
             self._runs[found.row[0] >> SEQ_BITS] = found.tree
         return found
 
     def existing_ids(self, ids: Sequence[bytes]) -> set[bytes]:
         found = super().existing_ids(ids)
-        self._absent_ids.update(set(ids) - found)
+        self._miss(set(ids) - found)
         return found
 
     def node_at(self, pos: int) -> NodeLocation | None:
@@ -364,7 +373,7 @@ class SharedTx(PostgresTx):
         if found is not None and self._take_tree(found.tree):
             found = super().insert_point(id)
         if found is None:
-            self._absent_ids.add(id)
+            self._miss([id])
         else:
             self._runs[(found.pos or 0) >> SEQ_BITS] = found.tree
         return found
@@ -444,12 +453,12 @@ class SharedTx(PostgresTx):
         """An entry is found in any home: it never changes."""
         found = super().log_by_id(id)
         if found is None:
-            self._absent_ids.add(id)
+            self._miss([id])
         return found
 
     def existing_log_ids(self, ids: Sequence[bytes]) -> set[bytes]:
         found = super().existing_log_ids(ids)
-        self._absent_ids.update(set(ids) - found)
+        self._miss(set(ids) - found)
         return found
 
     def add_log(self, rows: Sequence[LogRow]) -> None:

@@ -85,7 +85,7 @@ def columns(appends: Sequence[Append]) -> list[bytes]:
 class PostgresTx(SqlTx):
     """See `clew.backends.Tx`."""
 
-    __slots__ = ("_cursor", "conn", "epoch", "homes", "store")
+    __slots__ = ("_cursor", "conn", "divided", "epoch", "homes", "store")
     _sql = SQL
     _begin = SQL["begin_write"]
 
@@ -100,6 +100,8 @@ class PostgresTx(SqlTx):
         """The first number of the locks of its homes."""
         self.epoch = 0
         """The number of the epoch in which a write transaction began."""
+        self.divided = False
+        """True if the tables are partitioned, known only to a transaction beside others."""
 
     def begin(self) -> int:
         """Waits for the lock, begins a write transaction, and returns the number of the epoch."""
@@ -107,7 +109,8 @@ class PostgresTx(SqlTx):
         cursor = self.conn.execute(self._begin % self.store, prepare=False)
         while cursor.nextset():
             pass
-        (self.epoch,) = cursor.fetchone() or (0,)
+        self.epoch, *divided = cursor.fetchone() or (0,)
+        self.divided = divided == [True]
         return self.epoch
 
     def owns_store(self) -> bool:

@@ -10,7 +10,8 @@ BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY
 BEGIN; SELECT pg_advisory_xact_lock(%d); SELECT number FROM epoch
 
 -- name: begin_shared
-BEGIN; SELECT pg_advisory_xact_lock_shared(%d); SELECT number FROM epoch
+BEGIN; SELECT pg_advisory_xact_lock_shared(%d);
+SELECT number, (SELECT relkind = 'p' FROM pg_class WHERE oid = to_regclass('nodes')) FROM epoch
 
 -- name: take_home
 SELECT nullif(take_home(?::int, ?::int, ?), false)
