@@ -83,8 +83,7 @@ def writer(kind: str, address: str, threads: int) -> Write:
     from psycopg_pool import ConnectionPool
 
     pool = ConnectionPool(address, max_size=4 * threads, kwargs={"autocommit": True, "prepare_threshold": 0}, open=True)
-    saver = PostgresSaver(pool)  # type: ignore[arg-type]
-    return turns(saver)
+    return turns(PostgresSaver(pool))
 
 
 def main(kind: str, address: str, threads: int, seconds: float, names: list[str]) -> None:

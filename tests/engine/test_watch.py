@@ -293,7 +293,7 @@ def test_undo_gives_nothing_again(path: Path) -> None:
 
             def back(tx: Tx) -> None:
                 tip = refs.head_state(tx, session._row)
-                refs.move(tx, row_of(session).ref, tip, node_row(place)[0], node_row(place)[2])
+                refs.move(tx, row_of(session), tip, node_row(place)[0], node_row(place)[2])
 
             engine.write(back)
             assert state_of(watch).trail.poll() == []

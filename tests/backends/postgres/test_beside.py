@@ -160,7 +160,12 @@ def test_an_id_that_is_missing_in_partitions(url: str, monkeypatch: pytest.Monke
         units.prepare(store)
         taken: list[int] = []
         real = Turns.take
-        monkeypatch.setattr(Turns, "take", lambda turns: taken.append(0) or real(turns))
+
+        def take(turns: Turns) -> Any:
+            taken.append(0)
+            return real(turns)
+
+        monkeypatch.setattr(Turns, "take", take)
         store.write(lambda unit: unit.append(of(unit, ONE), [clew.user("x")]))
         assert not taken
         store.nodes.save(clew.NewNode(clew.user("y"), None, ids.text(FREE)))
