@@ -11,8 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from clew.redaction.patterns import Alt, Assert, Bytes, Cat, Repeat, Value, parse
-from clew.redaction.patterns import BadPattern as BadPattern
+from clew.redaction.patterns import Alt, Assert, BadPattern, Bytes, Cat, Repeat, Value, parse
 
 LARGEST = 1000
 """Steps a pattern may compile to."""
@@ -20,8 +19,9 @@ STATES = 1000
 """States that are kept in a table: about 2 MB."""
 WINDOW = 256
 """Bytes that are read at a time."""
-BEGINNING, BRANCHES = 8, 16
-"""Bytes at the beginning of a match, and alternatives, that are looked for before a search begins."""
+BEGINNING, FEW = 8, 12
+"""A search begins where a text has bytes that a match may begin with: so many. It reads every byte of the text if more
+than a few different letters may be the first, the second and the third."""
 TIMES = 1000
 """Highest product of the counts of repetitions within each other."""
 
@@ -64,9 +64,9 @@ class Pattern:
         self._backward = _Table(_Program(tree, backward=True))
 
     def search(self, data: bytes, at: int, stop: int, spend: Spend) -> Match | None:
-        """The first match between two places; preferred alternatives come first, as in Perl.
+        r"""The first match between two places; preferred alternatives come first, as in Perl.
 
-        Bytes beyond these places count for ``^``, ``$`` and ``\\b``. Calls `spend` now and then; it may raise.
+        Bytes beyond these places count for ``^``, ``$`` and ``\b``. Calls `spend` now and then; it may raise.
         """
         end = self._forward.find_end(data, at, stop, spend)
         if end < 0:
@@ -209,19 +209,21 @@ class _Table:
     def __init__(self, program: _Program) -> None:
         self._program = program
         self._states: dict[Any, _State] = {}
-        self._beginning = re.compile(_beginning(program))
+        self._beginning = None if program.backward else _beginning(program)
+        """Finds what a match may begin with; None if reading every byte is faster."""
 
     def find_end(self, data: bytes, at: int, stop: int, spend: Spend) -> int:
         """Where the first match ends; -1 if there is none."""
         end, row = -1, None
         while at < stop:
             spend()
-            if row is None:  # nothing has begun: go to the next byte that may begin a match
-                candidate = self._beginning.search(data, at, stop)
-                if candidate is None:
-                    at = stop
-                    break
-                at = candidate.start()
+            if row is None:  # nothing has begun
+                if self._beginning is not None:
+                    candidate = self._beginning.search(data, at, stop)
+                    if candidate is None:
+                        at = stop
+                        break
+                    at = candidate.start()
                 row = self._first(data, at - 1).row
             window = data[at : min(at + WINDOW, stop)]
             for here, byte in enumerate(window, at):
@@ -230,9 +232,9 @@ class _Table:
                     state = self._move(row[-1], byte, spend)
                     if state.found:
                         end = here
-                    if not state.places:
-                        if not state.is_open:
-                            return end
+                    if not (state.places or state.is_open):
+                        return end
+                    if not state.places and self._beginning is not None:
                         at, row = here + 1, None
                         break
                     after = state.row
@@ -292,7 +294,7 @@ class _Table:
         before = _kind_of(byte) if self._program.has_places else _OTHER
         after = tuple(sorted(places) if self._program.backward else places)
         moved = self._state(after, before, is_open, found)
-        if found or not after:
+        if found or byte == _END or not (after or (is_open and self._beginning is None)):
             state.rare[byte] = moved
         else:
             state.row[byte] = moved.row
@@ -325,51 +327,39 @@ class _Table:
         return found
 
 
-def _beginning(program: _Program) -> bytes:
-    """What a match may begin with, as a pattern of `re` without repetitions: it is found at the speed of C."""
-    return b"|".join(dict.fromkeys(_classes(program, step) for step in _branches(program)))
-
-
-def _branches(program: _Program) -> list[int]:
-    """The places that a match may begin at: one for each of the first alternatives, if they are few."""
-    branches = [program.first]
-    while any(program.steps[step][0] == _SPLIT for step in branches):
-        wider = list[int]()
-        for step in branches:
-            one = program.steps[step]
-            wider += one[1] if one[0] == _SPLIT else [step]
-        if len(wider) > BRANCHES:
+def _beginning(program: _Program) -> re.Pattern[bytes] | None:
+    """Finds what a match may begin with, at the speed of C. None if ordinary texts have much of that."""
+    places, classes = [program.first], list[set[int]]()
+    while len(classes) < BEGINNING:
+        found, places = _bytes_at(program, places)
+        if not found:
             break
-        branches = list(dict.fromkeys(wider))
-        if len(branches) < len(wider) or program.first in wider:  # repetitions lead back
-            break
-    return branches
+        classes.append(found)
+    if all(sum(byte < 128 for byte in found) > FEW for found in classes[:3]):
+        return None
+    return re.compile(b"".join(map(_class, classes)))
 
 
-def _classes(program: _Program, first: int) -> bytes:
-    """For the first bytes from a place, the class of each, as `re` reads it."""
-    places, found = [first], b""
-    for _ in range(BEGINNING):
-        bytes_here, after = set[int](), dict[int, None]()
-        seen, left = set[int](), places
-        while left:
-            step = left.pop()
-            if step in seen:
-                continue
-            seen.add(step)
-            one = program.steps[step]
-            if one[0] == _BYTE:
-                bytes_here |= one[1]
-                after[one[2]] = None
-            elif one[0] == _FOUND:
-                return found
-            elif one[0] == _SPLIT:
-                left += one[1]
-            else:
-                left.append(one[2])
-        found += _class(bytes_here)
-        places = list(after)
-    return found
+def _bytes_at(program: _Program, places: list[int]) -> tuple[set[int], list[int]]:
+    """The bytes that may come at these places, and the places after them; none if a match may end there."""
+    found, after = set[int](), dict[int, None]()
+    seen, left = set[int](), [*places]
+    while left:
+        step = left.pop()
+        if step in seen:
+            continue
+        seen.add(step)
+        one = program.steps[step]
+        if one[0] == _BYTE:
+            found |= one[1]
+            after[one[2]] = None
+        elif one[0] == _FOUND:
+            return set(), []
+        elif one[0] == _SPLIT:
+            left += one[1]
+        else:
+            left.append(one[2])
+    return found, list(after)
 
 
 def _class(found: set[int]) -> bytes:
@@ -378,7 +368,7 @@ def _class(found: set[int]) -> bytes:
         return b"(?s:.)"
     if len(found) == 1:
         return re.escape(bytes(found))
-    return b"[" + b"".join(b"\\x%02x" % byte for byte in sorted(found)) + b"]" if found else rb"[^\x00-\xff]"
+    return b"[" + b"".join(b"\\x%02x" % byte for byte in sorted(found)) + b"]"
 
 
 def _kind_of(byte: int) -> int:

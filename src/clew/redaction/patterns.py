@@ -69,6 +69,7 @@ _POSIX = {
     "space": [(9, 13), (32, 32)], "upper": [(65, 90)], "word": _WORD, "xdigit": [(48, 57), (65, 70), (97, 102)],
 }  # fmt: skip
 _CONTROLS = {"a": 7, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
+_HEX = frozenset("0123456789abcdefABCDEF")
 _PLACES: dict[str, Assertion] = {"A": "begin", "z": "end", "b": "word", "B": "inside"}
 
 
@@ -138,7 +139,7 @@ class _Reader:
             elif char and char in "ims":
                 added = added | {char} if on else added - {char}
             else:
-                raise BadPattern(f"invalid perl operator: {self.pattern[begun : self.at]}")
+                raise BadPattern(f"invalid perl operator: {self.pattern[begun : self.at + (char == '<')]}")
         self.at += 1
         return (self._group(added, depth), flags) if char == ":" else (None, added)
 
@@ -171,7 +172,7 @@ class _Reader:
         """The counts in braces and the length of the text; None if the braces are ordinary characters."""
         inner, closed, _ = self.pattern[self.at + 1 :].partition("}")
         first, comma, second = inner.partition(",")
-        digits = "".join((first, second))
+        digits = first + second
         if not (closed and first and digits.isascii() and digits.isdigit() and len(digits) < 12):
             return None
         most = int(first) if not comma else int(second) if second else None
@@ -216,10 +217,10 @@ class _Reader:
             braced = rest[:1] == "{"
             digits = rest[1:].partition("}")[0] if braced else rest[:2]
             size = len(digits) + 2 * braced
-            if digits and (braced or len(digits) == 2) and set(digits) <= set("0123456789abcdefABCDEF"):
-                if (code := int(digits, 16)) <= LAST:
-                    self.at += size
-                    return [(code, code)]
+            is_hex = bool(digits) and (braced or len(digits) == 2) and set(digits) <= _HEX
+            if is_hex and (code := int(digits, 16)) <= LAST:
+                self.at += size
+                return [(code, code)]
         elif not (char.isascii() and char.isalnum()):
             return [(ord(char), ord(char))]
         raise BadPattern(f"invalid escape sequence: \\{char}")

@@ -25,7 +25,6 @@ class SecretFinder:
     """Finds secrets. Its only state is the compiled rules."""
 
     def __init__(self) -> None:
-        """MissingPackage without the package for rules."""
         self._rules = Rules(builtin())
 
     def hide(self, text: str, most: int | None = None) -> str:
