@@ -22,7 +22,7 @@ EXTRAS = PROJECT["optional-dependencies"]
 DEFAULT = {canonicalize_name(Requirement(line).name) for line in PROJECT["dependencies"]}
 SPECIAL = {
     "anthropic", "openai", "google", "psycopg", "obstore", "opentelemetry", "pytest", "hypothesis",
-    "typing_extensions", # for type checkers
+    "walk", # a module of clew's own, in a program that runs without the package
 }  # fmt: skip
 """What only extras or programs bring."""
 
