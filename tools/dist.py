@@ -3,9 +3,9 @@
     python tools/dist.py             all of it; the results are in dist/
     python tools/dist.py --build     only builds and compares
 
-Each is built twice, in two copies of the sources without git, and must have the same bytes. SOURCE_DATE_EPOCH gives the
-time of the files in it; without it, hatchling's own fixed time counts. The trial installs from the index that pip is set
-up with, with the versions of constraints.txt.
+Each is built twice, in two copies of the sources without git, and must have the same bytes. SOURCE_DATE_EPOCH gives
+the time of the files in it; without it, hatchling's own fixed time counts. The trial installs from the index that pip
+has, with the versions of constraints.txt.
 """
 
 from __future__ import annotations
@@ -37,15 +37,11 @@ assert b"It is" not in pathlib.Path("sealed.db").read_bytes()
 from clew.web.server import Server, listen
 with Server(lambda _: clew.open("chats.db"), listen(0)).in_background() as url:
     with_cookies = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-    assert b"How do I list the largest files" in with_cookies.open(url).read()
+    assert b"Codex" in with_cookies.open(url).read()
 import clew.mcp, clew.aio, clew.cli.picker.app
 """
-SAMPLE = (
-    '{"id": "s1", "timestamp": "2026-01-02T03:04:05Z"}\n'
-    '{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "How do I list the largest files?"}]}\n'
-    '{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "With du and sort."}]}\n'
-)
-"""A history of Codex."""
+SAMPLE = ROOT / "tests/sources/samples/codex"
+"""A home of Codex with recorded histories."""
 
 
 def build(source: pathlib.Path, out: pathlib.Path) -> dict[str, str]:
@@ -82,15 +78,13 @@ def try_it(path: pathlib.Path, folder: pathlib.Path) -> float:
     venv.create(folder / "venv", with_pip=True)
     python, clew = folder / "venv/bin/python", folder / "venv/bin/clew"
     home = folder / "home"
-    (home / ".codex/sessions/2026/01/02").mkdir(parents=True)
-    sample = home / ".codex/sessions/2026/01/02/rollout-2026-01-02T03-04-05-0198a000-0000-7000-8000-000000000001.jsonl"
-    sample.write_text(SAMPLE, encoding="utf-8")
+    shutil.copytree(SAMPLE, home / ".codex")
     begun = time.monotonic()
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", path]
     subprocess.run(pip, check=True, env={**os.environ, "PIP_CONSTRAINT": str(ROOT / "constraints.txt")})
     took = time.monotonic() - begun
     named = {**os.environ, "HOME": str(home), "CLEW_DB": str(folder / "chats.db"), "XDG_DATA_HOME": str(home / "data")}
-    for command in ([clew, "--version"], [clew, "import", home / ".codex"], [clew, "doctor"], [python, "-c", TRIAL]):
+    for command in ([clew, "--version"], [clew, "import", "codex"], [clew, "doctor"], [python, "-c", TRIAL]):
         subprocess.run(command, check=True, env=named, cwd=folder, timeout=60, stdout=subprocess.DEVNULL)
     return took
 

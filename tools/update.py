@@ -25,6 +25,7 @@ from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CONSTRAINTS = ROOT / "constraints.txt"
@@ -39,19 +40,33 @@ def resolve(*options: str, python: str = "3.11") -> str:
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder, "out.txt")
         command = [sys.executable, "-m", "uv", "pip", "compile", "--universal", "--python-version", python, "--quiet"]
-        command += ["--no-header", "--no-annotate", "--no-config", *options, str(ROOT / "pyproject.toml"), "-o", str(out)]
+        command += [
+            "--no-header",
+            "--no-annotate",
+            "--no-config",
+            *options,
+            str(ROOT / "pyproject.toml"),
+            "-o",
+            str(out),
+        ]
         subprocess.run(command, check=True, cwd=ROOT)
         return out.read_text(encoding="utf-8")
 
 
-def pinned() -> dict[str, Requirement]:
-    """The constraints, by name; of several for one name, the first."""
-    found: dict[str, Requirement] = {}
+def pinned() -> dict[str, str]:
+    """The version of each package; the newest if systems or versions of Python differ."""
+    found: dict[str, str] = {}
+    for one in constraints():
+        name, (pin,) = canonicalize_name(one.name), one.specifier
+        found[name] = max(found.get(name, pin.version), pin.version, key=Version)
+    return found
+
+
+def constraints() -> Iterator[Requirement]:
+    """The lines of constraints.txt."""
     for line in CONSTRAINTS.read_text(encoding="utf-8").splitlines():
         if line and not line.startswith("#"):
-            one = Requirement(line)
-            found.setdefault(canonicalize_name(one.name), one)
-    return found
+            yield Requirement(line)
 
 
 def sbom() -> str:
@@ -60,8 +75,8 @@ def sbom() -> str:
     own = re.search(r'__version__ = "(.+)"', (ROOT / "src/clew/__init__.py").read_text(encoding="utf-8"))
     assert own is not None
     pins = pinned()
-    needs = sorted(canonicalize_name(Requirement(line).name) for line in project["dependencies"])
-    asked = {name: f"pkg:pypi/{name}@{next(iter(pins[name].specifier)).version}" for name in needs}
+    needs = sorted({canonicalize_name(Requirement(line).name) for line in project["dependencies"]})
+    asked = {name: f"pkg:pypi/{name}@{pins[name]}" for name in needs}
     root = f"pkg:pypi/clew@{own[1]}"
     data = {
         "type": "data", "bom-ref": "genai-prices", "name": "genai-prices",
@@ -90,12 +105,15 @@ def sbom() -> str:
 def tried() -> Iterator[str]:
     """A line for each package of the constraints that is installed here."""
     yield f"Python {platform.python_version()} on {platform.platform()}"
-    for name, one in pinned().items():
+    for one in constraints():
+        if one.marker is not None and not one.marker.evaluate():
+            continue
         try:
-            here = version(name)
+            here = version(one.name)
         except PackageNotFoundError:
             continue
-        yield f"{name} {here}" + ("" if one.specifier.contains(here, prereleases=True) else f"  (not {one.specifier})")
+        same = one.specifier.contains(here, prereleases=True)
+        yield f"{one.name} {here}" + ("" if same else f"  (constraints.txt has {one.specifier})")
 
 
 def main(arguments: list[str]) -> None:
