@@ -48,7 +48,12 @@ def build(source: pathlib.Path, out: pathlib.Path) -> dict[str, str]:
     """Builds sdist and wheel; the digest of each, by name. The wheel comes from the sdist, as at an installation."""
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(source)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=source)
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(out.iterdir())}
+    return {path.name: digest(path) for path in sorted(out.iterdir())}
+
+
+def digest(path: pathlib.Path) -> str:
+    """The SHA-256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def build_twice(folder: pathlib.Path) -> dict[str, str]:
@@ -84,7 +89,7 @@ def try_it(path: pathlib.Path, folder: pathlib.Path) -> float:
     subprocess.run(pip, check=True, env={**os.environ, "PIP_CONSTRAINT": str(ROOT / "constraints.txt")})
     took = time.monotonic() - begun
     named = {**os.environ, "HOME": str(home), "CLEW_DB": str(folder / "chats.db"), "XDG_DATA_HOME": str(home / "data")}
-    for command in ([clew, "--version"], [clew, "import", "codex"], [clew, "doctor"], [python, "-c", TRIAL]):
+    for command in ([clew, "--version"], [clew, "import", "--yes"], [clew, "doctor"], [python, "-c", TRIAL]):
         subprocess.run(command, check=True, env=named, cwd=folder, timeout=60, stdout=subprocess.DEVNULL)
     return took
 

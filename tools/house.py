@@ -76,7 +76,7 @@ LIMITS = {
     "protocols with one implementation": 8,
 }
 CEILINGS: dict[str, int] = {
-    "lines": 89_600,
+    "lines": 90_400,
     "modules imported by one sibling only": 82,
     "protocols with one implementation": 15,
 }

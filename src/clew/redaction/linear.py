@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from clew.redaction.patterns import Alt, Assert, BadPattern, Bytes, Cat, Repeat, Value, parse
+from clew.redaction.patterns import Alt, Assert, BadPattern, Bytes, Cat, Repeat, ValueGroup, parse
 
 LARGEST = 1000
 """Steps a pattern may compile to."""
@@ -42,7 +42,7 @@ class TooLarge(ValueError):
     """A pattern compiles to more than `LARGEST` steps."""
 
 
-class Match:
+class PatternMatch:
     """A match: the bytes from `start` up to `end`, and those of the group named ``value`` if it took part."""
 
     __slots__ = ("end", "start", "value")
@@ -63,7 +63,7 @@ class Pattern:
         self._forward = _Table(self._program)
         self._backward = _Table(_Program(tree, backward=True))
 
-    def search(self, data: bytes, at: int, stop: int, spend: Spend) -> Match | None:
+    def search(self, data: bytes, at: int, stop: int, spend: Spend) -> PatternMatch | None:
         r"""The first match between two places; preferred alternatives come first, as in Perl.
 
         Bytes beyond these places count for ``^``, ``$`` and ``\b``. Calls `spend` now and then; it may raise.
@@ -73,7 +73,7 @@ class Pattern:
             return None
         start = self._backward.find_start(data, at, end, spend)
         value = self._program.value(data, start, end, spend) if self._program.has_value else None
-        return Match(start, end, value)
+        return PatternMatch(start, end, value)
 
 
 class _Program:
@@ -104,7 +104,7 @@ class _Program:
             return self._character(tree, after)
         if isinstance(tree, Repeat):
             return self._repeat(tree, after, times)
-        if isinstance(tree, Value):
+        if isinstance(tree, ValueGroup):
             self.has_value = True
             if self.backward:
                 return self._compile(tree.part, after, times)

@@ -52,7 +52,7 @@ class Repeat(NamedTuple):
     greedy: bool
 
 
-class Value(NamedTuple):
+class ValueGroup(NamedTuple):
     """The group named ``value``."""
 
     part: Any
@@ -129,7 +129,7 @@ class _Reader:
                     raise BadPattern(f"invalid named capture group: {self.pattern[begun:][:40]}")
                 self.at = begun + len(opening) + len(name) + 1
                 part = self._group(flags, depth)
-                return (Value(part) if name == "value" else part), flags
+                return (ValueGroup(part) if name == "value" else part), flags
         self.at += 2
         added, on = flags, True
         while (char := self._peek()) not in (":", ")"):
@@ -263,7 +263,7 @@ class _Reader:
         return self._escaped() if char == "\\" else [(ord(char), ord(char))]
 
 
-def _merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
+def _merge(ranges: Iterable[tuple[int, int]]) -> Ranges:
     merged: Ranges = []
     for low, high in sorted(ranges):
         if merged and low <= merged[-1][1] + 1:
@@ -277,7 +277,7 @@ def _others(ranges: Ranges) -> Ranges:
     """All characters but these."""
     found: Ranges = []
     after = 0
-    for low, high in _merged(ranges):
+    for low, high in _merge(ranges):
         if low > after:
             found.append((after, low - 1))
         after = high + 1
@@ -302,7 +302,7 @@ def _folded(ranges: Ranges, flags: frozenset[str]) -> Ranges:
 def _characters(ranges: Ranges) -> Bytes:
     """These characters as UTF-8."""
     found: list[tuple[tuple[int, int], ...]] = []
-    for low, high in _merged(ranges):
+    for low, high in _merge(ranges):
         found += _utf8(low, high)
     return Bytes(tuple(found))
 
