@@ -30,7 +30,9 @@ def write(root: pathlib.Path, address: str) -> None:
     project = root / "pyproject.toml"
     text = re.sub(r"\[project\.urls\]\n(?:.+\n)*\n", "", project.read_text(encoding="utf-8"))
     lines = "".join(f'{name} = "{address}{page}"\n' for name, page in PAGES.items())
-    project.write_text(text.replace("[project.scripts]", f"[project.urls]\n{lines}\n[project.scripts]"), encoding="utf-8")
+    project.write_text(
+        text.replace("[project.scripts]", f"[project.urls]\n{lines}\n[project.scripts]"), encoding="utf-8"
+    )
     citation = root / "CITATION.cff"
     text = re.sub(r"repository-code: .*\n", "", citation.read_text(encoding="utf-8"))
     citation.write_text(f'{text}repository-code: "{address}"\n', encoding="utf-8")

@@ -102,7 +102,9 @@ def _programs() -> Iterator[Check]:
         (installed if _exists(module) else missing).append(extra)
     yield Check("extras", "ok", f"installed: {', '.join(installed) or 'none'}")
     if missing:
-        yield Check("extras", "note", f"not installed: {', '.join(missing)}", install_hint(f"clew[{','.join(missing)}]"))
+        yield Check(
+            "extras", "note", f"not installed: {', '.join(missing)}", install_hint(f"clew[{','.join(missing)}]")
+        )
 
 
 def _exists(module: str) -> bool:
