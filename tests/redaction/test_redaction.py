@@ -16,7 +16,8 @@ import clew
 from clew import redaction
 from clew.providers.neutral import encode
 from clew.redaction import NOTE, PERSONAL, Rule, Rules, annotation, builtin, redact
-from clew.redaction.rules import VIEW, TimeBudget, luhn
+from clew.redaction.linear import TimeBudget
+from clew.redaction.rules import VIEW, luhn
 from clew.snapshots import Messages, ToolSnapshot, new_snapshot
 
 # Made here and not written out, so that no scanner takes this file for a leak.
@@ -418,8 +419,8 @@ def test_no_pattern_stalls(pattern: str) -> None:
 )
 def test_what_takes_too_long_is_refused(pattern: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The search for all that is found is bounded too: the message is refused, naming the rule, and not stored."""
-    monkeypatch.setattr("clew.redaction.rules.SECONDS", 0.05)
-    monkeypatch.setattr("clew.redaction.rules.SECONDS_PER_MB", 0.0)
+    monkeypatch.setattr("clew.redaction.linear.SECONDS", 0.05)
+    monkeypatch.setattr("clew.redaction.linear.SECONDS_PER_MB", 0.0)
     with clew.open(":memory:", redact=Rules([Rule("slow", pattern, replacement="-")])) as store:
         session = store.sessions.create()
         with pytest.raises(clew.Invalid, match="rule slow takes too long"):

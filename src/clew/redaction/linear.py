@@ -8,9 +8,11 @@ one look into a table. A search forward finds the end of the first match, one ba
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from typing import Any
 
+from clew.errors import Invalid
 from clew.redaction.patterns import Alt, Assert, BadPattern, Bytes, Cat, Repeat, ValueGroup, parse
 
 LARGEST = 1000
@@ -35,11 +37,29 @@ _MIRRORED = {"begin": "end", "end": "begin", "line": "eol", "eol": "line", "word
 # The operations of a program.
 _BYTE, _SPLIT, _PLACE, _NOTE, _FOUND = range(5)
 
+SECONDS, SECONDS_PER_MB = 5.0, 20.0
+"""Processor time for a message, and for each megabyte: twenty times what the built-in rules need."""
+
 Spend = Callable[[], None]
 
 
 class TooLarge(ValueError):
     """A pattern compiles to more than `LARGEST` steps."""
+
+
+class TimeBudget:
+    """The processor time that one message may take."""
+
+    def __init__(self, size: int) -> None:
+        self._until = time.thread_time() + SECONDS + SECONDS_PER_MB * size / 1e6
+
+    def spend(self, rule: str) -> None:
+        """Invalid, naming the rule with this id, if the time is used up."""
+        if time.thread_time() > self._until:
+            raise Invalid(
+                f"redaction rule {rule} takes too long on this message",
+                hint="Nothing was stored. Give the rule a simpler pattern, or leave it out.",
+            )
 
 
 class PatternMatch:

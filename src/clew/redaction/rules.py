@@ -9,14 +9,13 @@ message that exceeds it is refused, never stored unredacted.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, partial
 from typing import NamedTuple
 
 from clew.errors import Invalid, clip
 from clew.redaction.builtin_rules import Rule, builtin_rule, is_builtin
-from clew.redaction.linear import Pattern, TooLarge
+from clew.redaction.linear import Pattern, TimeBudget, TooLarge
 from clew.redaction.patterns import BadPattern
 
 LONGEST = 4000
@@ -27,9 +26,6 @@ VIEW = 64 * 1024
 """Bytes that a rule sees at once."""
 OVERLAP = 16 * 1024
 """Bytes by which two views overlap: a match up to this long is always found; a longer one may be."""
-SECONDS, SECONDS_PER_MB = 5.0, 20.0
-"""Processor time for a message, and for each megabyte: twenty times what the built-in rules need."""
-
 PASSES = 64
 """Maximum passes over a text until nothing more matches; a second pass is rare."""
 
@@ -58,21 +54,6 @@ class _Search:
     @cached_property
     def pattern(self) -> Pattern:
         return _compile(self.rule)
-
-
-class TimeBudget:
-    """The processor time that one message may take."""
-
-    def __init__(self, size: int) -> None:
-        self._until = time.thread_time() + SECONDS + SECONDS_PER_MB * size / 1e6
-
-    def spend(self, rule: Rule) -> None:
-        """Invalid, naming the rule, if the time is used up."""
-        if time.thread_time() > self._until:
-            raise Invalid(
-                f"redaction rule {rule.id} takes too long on this message",
-                hint="Nothing was stored. Give the rule a simpler pattern, or leave it out.",
-            )
 
 
 class Rules:
@@ -176,7 +157,7 @@ class Rules:
     def _found_by(self, search: _Search, data: bytes, allowance: TimeBudget) -> Iterator[RuleMatch]:
         rule, pattern = search.rule, search.pattern
         at, size, view = 0, len(data), VIEW
-        spend = partial(allowance.spend, rule)
+        spend = partial(allowance.spend, rule.id)
         while at < size:
             stop = min(size, at + view)
             match = pattern.search(data, at, stop, spend)

@@ -11,7 +11,8 @@ from clew.base.messages import Block, Media, Message, Opaque, Text, Thinking, To
 from clew.errors import Invalid
 from clew.exports.render.text import conceal, name_secrets
 from clew.redaction import Rules, builtin
-from clew.redaction.rules import OVERLAP, TimeBudget
+from clew.redaction.linear import TimeBudget
+from clew.redaction.rules import OVERLAP
 
 AROUND = 4_000
 """Characters around a snippet that are searched: a secret may begin before it or end after it."""
