@@ -58,7 +58,7 @@ def digest(path: pathlib.Path) -> str:
 
 def build_twice(folder: pathlib.Path) -> dict[str, str]:
     """Builds from two copies at different times and places. Raises SystemExit if the bytes differ."""
-    digests = []
+    digests: list[dict[str, str]] = []
     for name in ("one", "another/deeper"):
         shutil.copytree(ROOT, folder / name, ignore=LEFT_OUT)
         for path in (folder / name).rglob("*"):
@@ -85,11 +85,12 @@ def try_it(path: pathlib.Path, folder: pathlib.Path) -> float:
     home = folder / "home"
     shutil.copytree(SAMPLE, home / ".codex")
     begun = time.monotonic()
-    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", path]
+    pip: list[str | pathlib.Path] = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", path]
     subprocess.run(pip, check=True, env={**os.environ, "PIP_CONSTRAINT": str(ROOT / "constraints.txt")})
     took = time.monotonic() - begun
     named = {**os.environ, "HOME": str(home), "CLEW_DB": str(folder / "chats.db"), "XDG_DATA_HOME": str(home / "data")}
-    for command in ([clew, "--version"], [clew, "import", "--yes"], [clew, "doctor"], [python, "-c", TRIAL]):
+    uses = ("--version",), ("import", "--yes"), ("doctor",)
+    for command in (*((clew, *words) for words in uses), (python, "-c", TRIAL)):
         subprocess.run(command, check=True, env=named, cwd=folder, timeout=60, stdout=subprocess.DEVNULL)
     return took
 
