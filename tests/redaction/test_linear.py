@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from clew.redaction import builtin
-from clew.redaction.linear import LARGEST, Pattern, TooLarge
+from clew.redaction import Rules, builtin
+from clew.redaction.linear import LARGEST, SECONDS, SECONDS_PER_MB, Pattern, TimeBudget, TooLarge
 from clew.redaction.patterns import BadPattern
 
 ROOT = Path(__file__).parents[2]
@@ -92,6 +92,19 @@ def test_time_is_linear() -> None:
             assert search(pattern, data) is None
             spent.append(time.thread_time() - begun)
         assert spent[1] < 40 * spent[0] + 0.05
+
+
+def test_text_made_to_be_slow_is_searched_in_time() -> None:
+    """Beginnings of keys without an end, headers that go on for ever: within half of the budget of a message."""
+    for rule, unit in (
+        ("private-key", "-----BEGIN PRIVATE KEY-----" + "A" * 50 + "\n"),
+        ("api-key-header", "authorization" + "=" * 20), ("telegram-token", ":AA" + "0" * 20), ("email", "a" * 30 + "@"),
+        ("connection-string", "a://b:c"),
+    ):  # fmt: skip
+        rules, text = Rules([rule]), unit * (200_000 // len(unit))
+        begun = time.thread_time()
+        rules.finds(text, TimeBudget(len(text)))
+        assert time.thread_time() - begun < (SECONDS + SECONDS_PER_MB * 0.2) / 2
 
 
 def test_the_value_is_what_its_group_matched() -> None:

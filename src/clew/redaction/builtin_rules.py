@@ -144,7 +144,7 @@ _SECRETS = (
     _rule(
         "private-key",
         r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
-        r"(?:(?s:.{40,}?)-----END (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
+        r"(?:(?:[^-]+-{1,4})*[^-]{40,}-----END (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
         r"|(?:\s*[0-9A-Za-z+/=]{32,})+(?:\s*[0-9A-Za-z+/=]+)?)",  # without its end
         "PRIVATE",
     ),

@@ -310,7 +310,15 @@ def _characters(ranges: Ranges) -> Bytes:
 _SIZES = ((0, 0x7F), (0x80, 0x7FF), (0x800, 0xFFFF), (0x10000, LAST))
 
 
+_MORE = (0x80, 0xBF)
+_LONGER = (((0xC2, 0xDF), _MORE), ((0xE0, 0xEF), _MORE, _MORE), ((0xF0, 0xF4), _MORE, _MORE, _MORE))
+"""All characters of several bytes, and sequences that no text has: so they are few."""
+
+
 def _utf8(low: int, high: int) -> Iterable[tuple[tuple[int, int], ...]]:
+    if low <= 0x80 and high == LAST:
+        yield from _LONGER
+        high = 0x7F
     for first, last in _SIZES:
         if low <= last and high >= first:
             yield from _same_size(max(low, first), min(high, last))
