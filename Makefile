@@ -28,7 +28,7 @@ ADAPTERS := langgraph openai_agents claude litellm google_adk strands agent_fram
 TEST_ADAPTERS := $(ADAPTERS:%=test-adapter-%)
 
 .PHONY: $(TEST_ADAPTERS) run test test-full test-adapters test-newest adapter-table test-all check coverage bench soak \
-  fix dist update tried wheels clean
+  fix docs dist update tried wheels clean
 
 run: $(VENV)/.run
 	@if [ -t 0 ] && [ -t 1 ]; then $(BIN)/clew; else $(BIN)/clew tour; fi
@@ -83,6 +83,16 @@ fix: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/python tools/docs.py
+
+# The site has an environment of its own: what builds it is no tool of the code.
+docs: .venv-site/.made
+	.venv-site/bin/python tools/site.py
+	@echo "The documentation is in site/index.html."
+
+.venv-site/.made: tools/site-requirements.txt
+	@$(PYTHON) -m venv .venv-site
+	@.venv-site/bin/python -m pip install --quiet --disable-pip-version-check -r tools/site-requirements.txt
+	@touch $@
 
 # Builds sdist and wheel twice, compares them, checks them, and tries each in an empty environment.
 dist: $(VENV)/.dev

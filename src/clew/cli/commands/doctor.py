@@ -49,7 +49,7 @@ class Check(NamedTuple):
     hint: str = ""
 
 
-@click.command(epilog=examples("clew doctor", "clew doctor --json | jq '.[] | select(.state != \"ok\")'"))
+@click.command(epilog=examples("clew doctor", "clew doctor --json | jq '.items[] | select(.state != \"ok\")'"))
 @json_options
 @store_option
 @click.pass_context
