@@ -24,7 +24,9 @@ import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
-LEFT_OUT = shutil.ignore_patterns(".git", ".venv*", "dist", "site", "__pycache__", ".*_cache", ".hypothesis", "*.egg-info")
+LEFT_OUT = shutil.ignore_patterns(
+    ".git", ".venv*", "dist", "site", "__pycache__", ".*_cache", ".hypothesis", "*.egg-info"
+)
 TRIAL = """
 import clew, pathlib, urllib.request
 from clew.redaction import Rules, builtin
