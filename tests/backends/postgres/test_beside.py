@@ -23,7 +23,7 @@ from clew.store.unit import Unit
 from tests.backends.postgres import units
 from tests.backends.postgres.units import INDEX, SESSIONS
 
-ONE, TWO = SESSIONS[:2]
+ONE, TWO, THREE = SESSIONS
 NOTE, OTHER, FREE = (bytes([number]) * 16 for number in (201, 202, 203))
 Read = Callable[[Unit], object]
 Write = Callable[[clew.Store], object]
@@ -114,7 +114,7 @@ def test_who_waits_for_whom(url: str, read: str) -> None:
                     pool.submit(write, other).result(10)
             waiting = [pool.submit(WRITES[name], other) for name in PAIRS[read]]
             assert not wait(waiting, 0.5).done
-            behind = pool.submit(lambda: other.sessions.get(TWO).trash())  # it waits for everything
+            behind = pool.submit(lambda: other.sessions.get(THREE).trash())  # it waits for everything
             assert not wait([behind], 0.2).done
         finally:
             leave.set()
