@@ -245,6 +245,10 @@ class Store:
 
         return verify(self._engine, since=since, progress=progress, checks=[self._parts.search.check])
 
+    def ping(self) -> None:
+        """Reads one row: for probes that ask if the store can be reached and read. Raises what any read raises."""
+        self._engine.read(lambda tx: tx.state(), single=True)
+
     def head(self) -> str:
         """A short text, without content, that identifies the present state. Keep it elsewhere, for `verify`."""
         with loading:
