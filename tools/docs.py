@@ -230,7 +230,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
         "What the record service tells: `service.events.subscribe`.",
         [f"records/events:{name}" for name in EVENTS.split()],
     ),
-    ("clew.otel", "", ["records/otel:instrument"]),
+    ("clew.otel", "", ["records/otel:instrument", "records/otel:instrument_store"]),
     (
         "clew.agents",
         "Sessions for agent runtimes. `Sayable` is a message: clew's own, an SDK's object, or its JSON.",

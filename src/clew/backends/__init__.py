@@ -39,6 +39,7 @@ from clew.backends.rows import (
     Table,
     creation_counter,
 )
+from clew.backends.timing import Timing, Usage
 from clew.errors import Unavailable
 
 __all__ = [
@@ -84,6 +85,7 @@ __all__ = [
     "Tail",
     "Tenants",
     "Tx",
+    "Usage",
     "Words",
     "creation_counter",
     "current_call",
@@ -699,6 +701,9 @@ class Backend(Maintenance, Protocol):
     def unencrypted(self) -> bool:
         """True if the store is on another host, and a connection has no TLS."""
 
+    timing: Timing
+    """Gets how long this process waits for the lock and for connections, and how long commits take."""
+
     on_epoch: Callable[[Tx], object]
     """Called when a write finds that a new epoch has begun since this process last read it. The backend rolls that
     transaction back; `write` and `batch` then repeat their work; `transaction` checks the epoch before it begins."""
@@ -744,6 +749,10 @@ class Backend(Maintenance, Protocol):
 
     def refresh_epoch(self) -> None:
         """Reads the epoch again. SchemaTooNew or an error of `on_epoch` if this process can no longer use the store."""
+
+    def usage(self) -> Usage:
+        """The size of the store, and the connections in use."""
+        ...
 
     def settled_ord(self) -> int:
         """The current highest number of a node. No later commit adds a node with this number or a lower one."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
 from functools import cached_property
+from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, overload
 
 from msgspec.json import encode
@@ -27,8 +28,9 @@ from clew.store.sessions import Sessions
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from clew.backends import Backup
+    from clew.backends import Backup, Usage
     from clew.backends.fts_tables import Mode
+    from clew.backends.timing import Timing
     from clew.base.buckets import Bucket
     from clew.base.messages import AnyMessage, Message, Role
     from clew.engine.audit import Audit
@@ -363,7 +365,13 @@ class Store:
         with loading:
             from clew.store import unit
 
-        return unit.write(self._parts, work)
+        began = monotonic()
+        try:
+            return unit.write(self._parts, work)
+        finally:
+            timing = self._engine.backend.timing
+            if (took := monotonic() - began) > timing.threshold:
+                timing.note("unit", took)
 
     def read(self, work: Callable[[Unit], T], *, single: bool = False) -> T:
         """Calls `work`, which must not write, with a unit on a snapshot of the store.
@@ -524,6 +532,16 @@ def after_transaction(store: Store, what: Hashable, step: Callable[[], object]) 
     For modules of clew.
     """
     Parts.of(store).engine.rollback_steps.after(what, step)
+
+
+def timing_of(store: Store) -> Timing:
+    """The times of a store. For modules of clew."""
+    return Parts.of(store).engine.backend.timing
+
+
+def usage_of(store: Store) -> Usage:
+    """The size of a store, and the connections in use. For modules of clew."""
+    return Parts.of(store).engine.backend.usage()
 
 
 def mirrors_of(store: Store) -> Mirrors:

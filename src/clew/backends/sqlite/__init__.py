@@ -8,7 +8,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
-from clew.backends import Backup, Call, Durability, EpochChanged, HeadState, Job, Move, NodeRow, Progress, Tail, Tx
+from clew.backends import (
+    Backup,
+    Call,
+    Durability,
+    EpochChanged,
+    HeadState,
+    Job,
+    Move,
+    NodeRow,
+    Progress,
+    Tail,
+    Tx,
+    Usage,
+)
 from clew.backends.listeners import ChangeListener, Watching
 from clew.backends.problems import ODD
 from clew.backends.process import OpenBackend
@@ -233,10 +246,10 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
         self._timeout = timeout
         super().__init__()
         self._readers = Readers(lambda: self._connect("ro"), path)
-        self.writer = Writer(path, lambda: self._connect("rw"), timeout)
+        self.writer = Writer(path, lambda: self._connect("rw"), timeout, self.timing)
         self._opener = Opener(path, self._connect, self._readers, self.writer, timeout)
         self._batches = Batches(self.writer, self._local, self.refresh_epoch)
-        self._committer = Committer(self._batches.transact)
+        self._committer = Committer(self._batches.transact, self.timing)
         self._watching = Watching(self._make_listener, patience=timeout)
         self.writer.on_commit = self._watching.notify_commit
         try:
@@ -441,6 +454,11 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
                 self._held.release()
         finally:
             self._committer.leave()
+
+    def usage(self) -> Usage:
+        names = () if self.memory else (self.path, f"{self.path}-wal")
+        sizes = [os.stat(name).st_size for name in names if exists(name)]
+        return Usage(sum(sizes) if sizes else None, None, None)
 
     def settled_ord(self) -> int:
         return self.read(lambda tx: tx.maintenance.growth(0).last, single=True)

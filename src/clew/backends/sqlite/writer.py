@@ -17,6 +17,7 @@ from clew.backends.sqlite.reserve import PAGE, LogSpace, Reserve
 from clew.backends.sqlite.schema import check_schema
 from clew.backends.sqlite.turnstile import Turnstile
 from clew.backends.sqlite.tx import ADD_NODE, DATA_VERSION, EXTEND, SQLiteTx
+from clew.backends.timing import Timing
 from clew.errors import ClewError, Closed, Unavailable
 
 RESERVE_EVERY = 1.0
@@ -30,12 +31,13 @@ class Writer:
     processes.
     """
 
-    def __init__(self, path: str, connect: Callable[[], sqlite3.Connection], timeout: float) -> None:
+    def __init__(self, path: str, connect: Callable[[], sqlite3.Connection], timeout: float, timing: Timing) -> None:
         self.path = path
+        self._timing = timing
         self.tx: SQLiteTx | None = None
         """The connection, opened by the first write. In memory it is the only one, and reads use it too."""
         self.alone = threading.RLock() if path in NO_FILE else None
-        self.turnstile = Turnstile(f"{path}-lock")
+        self.turnstile = Turnstile(f"{path}-lock", timing)
         self.reserve = Reserve(path)
         self._log_space = LogSpace(path)
         self.epoch = 0
@@ -111,6 +113,7 @@ class Writer:
         try:
             if (tx.epoch or tx.current_epoch()) != self._began:
                 raise EpochChanged
+            committing = time.monotonic()
             try:
                 tx.run_sql("COMMIT")
             except sqlite3.Error:
@@ -120,7 +123,10 @@ class Writer:
         except BaseException:
             self.undo(tx)
             raise
+        took = self._checked_at - committing
         self._end()
+        if took > self._timing.threshold:
+            self._timing.note("commit", took)
         self.on_commit()
 
     def extend(self, ref: int, seen: HeadState, move: Move, row: NodeRow) -> bool:
@@ -153,9 +159,11 @@ class Writer:
                 return False
             run(ADD_NODE, row)
             self.suspect = True  # until the commit has succeeded
+            committing = time.monotonic()
             run("COMMIT")
             self.suspect = False
             self._check_files()
+            took = self._checked_at - committing
         except BaseException as error:
             self.undo(tx)
             if begun and isinstance(error, sqlite3.Error):
@@ -163,6 +171,8 @@ class Writer:
             raise
         tx.last_append = ref, version, changes + 2
         self.turnstile.release()
+        if took > self._timing.threshold:
+            self._timing.note("commit", took)
         self.on_commit()
         return True
 
@@ -309,6 +319,7 @@ class Writer:
 
     def settle(self, jobs: Sequence[Job], error: Exception) -> None:
         """After a failed commit: reads the store, and gives each job its real outcome."""
+        self._timing.note("retry")
         translated = translate(error, self.path) if isinstance(error, sqlite3.Error) else error
         unknown = [job for job in jobs if job.error is None]
         for job in unknown:  # all of them first: reading takes long, and may be interrupted
