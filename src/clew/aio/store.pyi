@@ -585,7 +585,7 @@ class Store(Proxy, of=store.Store):
         """True if it was opened with redaction rules."""
     @property
     def file(self) -> str | None:
-        """The path of its file; None in memory, on a server, and for a file with several names."""
+        """The path of its file; None in memory, on a server, read-only, and for a file with several names."""
     @property
     def unencrypted(self) -> bool:
         """True if it is on a server on another host, and a connection has no TLS."""

@@ -551,6 +551,9 @@ class BackendOptions(NamedTuple):
     """Used only for files."""
     pool_size: int = 8
     """Used only for servers."""
+    read_only: bool = False
+    """Only for files, like `immutable`."""
+    immutable: bool = False
 
 
 class Backup(NamedTuple):
@@ -695,7 +698,9 @@ class Backend(Maintenance, Protocol):
 
     @property
     def file(self) -> str | None:
-        """The path of the store's file, next to which clew may create others; None in memory or on a server."""
+        """The path of the store's file, next to which clew may create others; None in memory or on a server, and for a
+        file that was opened read-only.
+        """
 
     @property
     def unencrypted(self) -> bool:

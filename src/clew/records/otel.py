@@ -41,7 +41,7 @@ def instrument_store(
 ) -> Callable[[], None]:
     """Records metrics of an open store, with the global provider by default. Returns a function that stops it.
 
-    `name` becomes the attribute `clew.store.name` of each, to tell several stores of a process apart.
+    `name` becomes the attribute "clew.store.name" of each, to tell several stores of a process apart.
     """
     return StoreTelemetry(store, name, meter_provider).start()
 

@@ -62,6 +62,8 @@ def open(
     create: bool = True,
     network: bool = False,
     pool_size: int = 8,
+    read_only: bool = False,
+    immutable: bool = False,
     workspace: str = "",
     audit: bool = False,
     actor: str | None = None,
@@ -84,6 +86,9 @@ def open(
     `timeout`: how many seconds a write waits for other writers, and any call for an unreachable server.
     `create`: if False, the store must exist. `network`: allows a file on a network file system. `pool_size`: the
     maximum number of connections to a server.
+    `read_only`: for a file: writes raise ReadOnly, and the search index is in memory. `immutable`, with it: no program
+    writes to the file while it is open, as in an image or on a read-only disk. clew then needs no locks and creates no
+    files. If a program does write to it, reads are wrong.
     `workspace`: separates the sessions of several tenants.
     `audit`: records all events of sessions in the audit log, not only deletions, holds and key changes; `actor` is the
     name recorded with each.
@@ -92,7 +97,8 @@ def open(
     `tidy`: if a purge could not clear all traces because of readers, clears them after a write or on close.
     `clock` (microseconds since 1970) and `ids` are for tests.
     """
-    backend = BackendOptions(durability, timeout, create, network, pool_size)
+    create, tidy = create and not read_only, tidy and not read_only
+    backend = BackendOptions(durability, timeout, create, network, pool_size, read_only, immutable)
     options = Options(backend, key, blobs, workspace, audit, actor, max_body, redact, tidy, clock, ids)
     return open_store(path, options)
 
@@ -469,7 +475,7 @@ class Store:
 
     @property
     def file(self) -> str | None:
-        """The path of its file; None in memory, on a server, and for a file with several names."""
+        """The path of its file; None in memory, on a server, read-only, and for a file with several names."""
         return self._engine.backend.file
 
     @property
@@ -614,6 +620,12 @@ def check_options(options: Options) -> None:
     timeout = options.backend.timeout
     if not isinstance(timeout, int | float) or not 0 <= timeout <= LONGEST_WAIT:
         raise Invalid(f"a timeout is a number of seconds, at most {LONGEST_WAIT:,}")
+    if options.backend.immutable and not options.backend.read_only:
+        raise Invalid(
+            "immutable=True needs read_only=True", hint="immutable means that no program writes to the file meanwhile."
+        )
+    if options.audit and options.backend.read_only:
+        raise Invalid("the audit log cannot record events of a store that is read-only", hint="Leave out audit=True.")
     whole_number("max_body", options.max_body, 1)
     whole_number("pool_size", options.backend.pool_size, 2)
     if key is not None:

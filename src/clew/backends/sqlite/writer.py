@@ -18,7 +18,7 @@ from clew.backends.sqlite.schema import check_schema
 from clew.backends.sqlite.turnstile import Turnstile
 from clew.backends.sqlite.tx import ADD_NODE, DATA_VERSION, EXTEND, SQLiteTx
 from clew.backends.timing import Timing
-from clew.errors import ClewError, Closed, Unavailable
+from clew.errors import ClewError, Closed, ReadOnly, Unavailable
 
 RESERVE_EVERY = 1.0
 """Seconds after which a write checks again how much space to reserve: the store grows, and the disk fills up."""
@@ -31,8 +31,17 @@ class Writer:
     processes.
     """
 
-    def __init__(self, path: str, connect: Callable[[], sqlite3.Connection], timeout: float, timing: Timing) -> None:
+    def __init__(
+        self,
+        path: str,
+        connect: Callable[[], sqlite3.Connection],
+        timeout: float,
+        timing: Timing,
+        *,
+        read_only: bool = False,
+    ) -> None:
         self.path = path
+        self.read_only = read_only
         self._timing = timing
         self.tx: SQLiteTx | None = None
         """The connection, opened by the first write. In memory it is the only one, and reads use it too."""
@@ -83,6 +92,7 @@ class Writer:
         """Waits for the lock and begins the write transaction. The caller must call `commit` or `undo`."""
         if self._closed:
             raise Closed("the store is closed")
+        self._ensure_writable()
         if self.alone is None:
             self.turnstile.acquire(self.timeout)
         else:
@@ -213,12 +223,17 @@ class Writer:
     @contextmanager
     def turn(self) -> Iterator[None]:
         """Holds the lock, for work on the files. Outside of transactions."""
+        self._ensure_writable()
         self.turnstile.acquire(self.timeout)
         try:
             self._check_files()
             yield
         finally:
             self.turnstile.release()
+
+    def _ensure_writable(self) -> None:
+        if self.read_only:
+            raise ReadOnly(f"{self.path} was opened read-only", hint="Open it without read_only to change it.")
 
     def connection(self) -> SQLiteTx:
         """The write connection, opened if necessary. The caller holds the lock."""
