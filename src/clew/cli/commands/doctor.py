@@ -59,7 +59,9 @@ class Check(NamedTuple):
 
 
 @click.command(
-    epilog=examples("clew doctor", "clew doctor --json | jq '.[] | select(.state != \"ok\")'", "clew doctor --quick")
+    epilog=examples(
+        "clew doctor", "clew doctor --json | jq '.items[] | select(.state != \"ok\")'", "clew doctor --quick"
+    )
 )
 @click.option("--quick", is_flag=True, help="Only open the store and read one row: for readiness probes.")
 @json_options
