@@ -39,7 +39,7 @@ from clew.backends.rows import (
     Table,
     creation_counter,
 )
-from clew.backends.timing import Timing, Usage
+from clew.backends.timing import Resources, Timing
 from clew.errors import Unavailable
 
 __all__ = [
@@ -79,13 +79,13 @@ __all__ = [
     "QuarantineRow",
     "Reader",
     "RefRow",
+    "Resources",
     "RunRow",
     "State",
     "Table",
     "Tail",
     "Tenants",
     "Tx",
-    "Usage",
     "Words",
     "creation_counter",
     "current_call",
@@ -755,7 +755,7 @@ class Backend(Maintenance, Protocol):
     def refresh_epoch(self) -> None:
         """Reads the epoch again. SchemaTooNew or an error of `on_epoch` if this process can no longer use the store."""
 
-    def usage(self) -> Usage:
+    def usage(self) -> Resources:
         """The size of the store, and the connections in use."""
         ...
 

@@ -21,7 +21,7 @@ _LINES = {
 }
 
 
-class Usage(NamedTuple):
+class Resources(NamedTuple):
     """What an open store uses now; None if it cannot be told."""
 
     size: int | None

@@ -28,7 +28,7 @@ from clew.store.sessions import Sessions
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from clew.backends import Backup, Usage
+    from clew.backends import Backup, Resources
     from clew.backends.fts_tables import Mode
     from clew.backends.timing import Timing
     from clew.base.buckets import Bucket
@@ -545,7 +545,7 @@ def timing_of(store: Store) -> Timing:
     return Parts.of(store).engine.backend.timing
 
 
-def usage_of(store: Store) -> Usage:
+def usage_of(store: Store) -> Resources:
     """The size of a store, and the connections in use. For modules of clew."""
     return Parts.of(store).engine.backend.usage()
 

@@ -70,7 +70,7 @@ def usage_of_pool(store: clew.Store) -> int:
     return int(used)
 
 
-def test_a_broken_connection_is_a_retry(proxy) -> None:  # type: ignore[no-untyped-def]
+def test_a_broken_connection_is_a_retry(proxy) -> None:
     """The append is stored once, and counted as tried again."""
     metrics = Metrics()
     with clew.open(proxy.url(), timeout=10) as store:

@@ -21,7 +21,7 @@ try:
 except ImportError:  # the core does without it
     raise MissingPackage("a store on PostgreSQL needs psycopg", "postgres") from None
 
-from clew.backends import Backup, Call, Durability, Job, Progress, Tail, Tx, Usage
+from clew.backends import Backup, Call, Durability, Job, Progress, Resources, Tail, Tx
 from clew.backends.listeners import Watching
 from clew.backends.postgres import partitions, tenants
 from clew.backends.postgres.appends import Appends
@@ -229,9 +229,9 @@ class PostgresBackend(OpenBackend[PostgresTx]):
     def make_room(self) -> None:
         """Does nothing: clew does not manage the disk of the server."""
 
-    def usage(self) -> Usage:
+    def usage(self) -> Resources:
         (size,) = self.read(lambda tx: cast(PostgresTx, tx).conn.execute(SQL["size"]).fetchone() or (None,))
-        return Usage(size, *self._connections.in_use())
+        return Resources(size, *self._connections.in_use())
 
     def settled_ord(self) -> int:
         with self._translate_errors, self._connections.take() as conn:

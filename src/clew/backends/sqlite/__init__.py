@@ -18,9 +18,9 @@ from clew.backends import (
     Move,
     NodeRow,
     Progress,
+    Resources,
     Tail,
     Tx,
-    Usage,
 )
 from clew.backends.listeners import ChangeListener, Watching
 from clew.backends.problems import ODD
@@ -470,10 +470,10 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
         finally:
             self._committer.leave()
 
-    def usage(self) -> Usage:
+    def usage(self) -> Resources:
         names = () if self.memory else (self.path, f"{self.path}-wal")
         sizes = [os.stat(name).st_size for name in names if exists(name)]
-        return Usage(sum(sizes) if sizes else None, None, None)
+        return Resources(sum(sizes) if sizes else None, None, None)
 
     def settled_ord(self) -> int:
         return self.read(lambda tx: tx.maintenance.growth(0).last, single=True)

@@ -249,8 +249,7 @@ class Committer:
                 self._replace_lost_leader()
             if caller.wakes is not None:
                 self._wake(caller.wakes)
-            if caller.leads and (waited := time.monotonic() - began) > self._timing.threshold:
-                self._timing.note("lock", waited)
+            self._note_wait(caller, time.monotonic() - began)
         except BaseException:  # interrupted: pass on the lead, and wake the next caller
             with self._mutex:
                 if caller in self._queue:
@@ -262,6 +261,11 @@ class Committer:
                 self._wake(caller.wakes)
             raise
         return caller.leads
+
+    def _note_wait(self, caller: _Caller, seconds: float) -> None:
+        """Notes a wait for the lead. The others waited for a commit that had their jobs."""
+        if caller.leads and seconds > self._timing.threshold:
+            self._timing.note("lock", seconds)
 
     def _wake(self, caller: _Caller | None) -> None:
         """Wakes a caller; if it was interrupted, the next one."""
