@@ -23,6 +23,7 @@ If such a transaction commits, it is as if it had run alone at its commit:
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NoReturn, TypeVar
 
@@ -151,7 +152,10 @@ class SharedTx(PostgresTx):
     def _locking(self, first: Callable[[SharedTx], object], name: str, *values: Any) -> Any:
         """The row of a statement that takes a lock first. Taken with `first` if another transaction has that."""
         self._allow()
+        began = time.monotonic()
         row = self._one(name, self.homes, *values)
+        if self._homeless:  # it may have waited
+            self.conn.note("lock", began)
         if row is not None and row[0] is None:
             raise Taken(first)
         self._first = False
