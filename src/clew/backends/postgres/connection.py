@@ -134,6 +134,8 @@ class LentConnection(NamedTuple):
     """When it was opened."""
     first: bool
     """True if the thread had no other."""
+    at: float
+    """When the thread got it."""
 
 
 class Target(NamedTuple):
@@ -272,7 +274,7 @@ class Connections:
                 # One call gets the slot and stores it: an interrupt in between would lose the slot forever.
                 slot.extend(map(self._slots.get, (True,), (self._timeout,)))
             conn, made = self._pop_idle() or (self.connect_patiently(), time.monotonic())
-            lent = LentConnection(conn, made, first)
+            lent = LentConnection(conn, made, first, time.monotonic())
             held.append(conn)
             conn.note("connection", began)
         except Empty:
@@ -348,21 +350,20 @@ class Connections:
 class Lease:
     """See `Connections.take`. Faster than `contextlib.contextmanager`; every append uses it."""
 
-    __slots__ = ("_began", "_commits", "_lent", "_of")
+    __slots__ = ("_commits", "_lent", "_of")
 
     def __init__(self, of: Connections, *, commits: bool) -> None:
         self._of = of
         self._commits = commits
 
     def __enter__(self) -> Connection:
-        self._lent = self._of.lend()
-        self._began = time.monotonic()
+        self._lent = self._of.lend()  # an interrupt after that would lose it
         return self._lent.conn
 
     def __exit__(self, *raised: object) -> None:
         self._of.give_back(self._lent)
         if self._commits:
-            self._lent.conn.note("commit", self._began)
+            self._lent.conn.note("commit", self._lent.at)
 
 
 def is_unencrypted(conn: Connection) -> bool:
