@@ -83,7 +83,6 @@ def test_machine_text_of_claude_code_is_not_the_user() -> None:
         claude_line(9, 8, "assistant", "API Error: 529", isApiErrorMessage=True, message={"model": "<synthetic>"}),
         claude_line(10, 9, "user", "a <system-reminder> is a tag"),
     ) == [
-        "(reminder: Reminder / Caveat: do not answer)",
         "(command: /compact all / Compacted)",
         "(shell: ls -la / a.txt)",
         "You: 'Fix it' (reminder: From the editor / a.py is open) (reminder: Reminder / be nice)",
@@ -91,6 +90,25 @@ def test_machine_text_of_claude_code_is_not_the_user() -> None:
         "(reminder: Reminder / The skill says)",
         "(error: Error / API Error: 529)",
         "You: 'a <system-reminder> is a tag'",
+    ]  # fmt: skip
+
+
+def test_the_caveat_before_a_command_is_a_part_of_it() -> None:
+    """Claude Code shows the command alone. A caveat that no command follows stays a reminder."""
+    caveat = "<local-command-caveat>Caveat: do not answer</local-command-caveat>"
+    command, prompt = made(
+        clew.user(caveat),
+        clew.user("<command-name>/clear</command-name>"),
+        clew.user("<local-command-stdout>Cleared</local-command-stdout>"),
+        clew.user("Hello"),
+        rules=RULES,
+    )
+    assert isinstance(command, ProgramNote)
+    assert (command.kind, command.title, command.text) == ("command", "/clear", "Cleared")
+    assert [one.number for one in command.entries] == [1, 2, 3]
+    assert isinstance(prompt, UserPrompt)
+    assert outline(made(clew.user(caveat), clew.user("Hello"), rules=RULES)) == [
+        "(caveat: Reminder / Caveat: do not answer)", "You: 'Hello'",
     ]  # fmt: skip
 
 

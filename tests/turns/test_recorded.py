@@ -55,7 +55,6 @@ SHOWN = {
         f"AI: One file there. {USED}",
         "(compaction: )",
         "(summary: Summary / …)",
-        "(reminder: Reminder / …)",
         "(command: /compact / \x1b[2mCompacted (ctrl+o to see full summary)\x1b[22m)",
         "You: 'And now?'",
         f"AI: After the compaction. {USED}",

@@ -36,6 +36,7 @@ MARKED = 600
 _TITLES: dict[NoteKind, str] = {
     "reminder": "Reminder", "instructions": "System prompt", "summary": "Summary", "error": "Error",
     "interruption": "Interrupted", "shell": "!", "command": "Command", "output": "Output",
+    "caveat": "Reminder",
 }  # fmt: skip
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -326,9 +327,13 @@ class _Maker:
         return found
 
     def _note(self, note: ProgramNote) -> None:
-        """Adds a note. Output belongs to the command or shell before it."""
+        """Adds a note. Output belongs to the command or shell before it, and a caveat to the one after it."""
         self._open = None
         last = self._items[-1] if self._items else None
+        if note.kind in ("command", "shell") and isinstance(last, ProgramNote) and last.kind == "caveat":
+            others = (one for one in note.entries if one.node != last.entry.node)
+            self._items[-1] = note._replace(entries=(*last.entries, *others))
+            return
         if note.kind == "output" and isinstance(last, ProgramNote) and last.kind in ("command", "shell"):
             text = "\n".join(filter(None, (last.text, note.text)))
             self._items[-1] = last._replace(
