@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import clew
-from clew.base.messages import ToolCall
+from clew.base.messages import Text, ToolCall
 from clew.turns.faces import (
     ArgumentTable,
     Checks,
@@ -361,6 +361,22 @@ def test_a_file_is_shown_without_what_is_written_around_it(text: str) -> None:
     """opencode and Continue name the file again in the result."""
     _, shown = face("read", {"filePath": "/src/app/a.py"}, text)
     assert shown == [Code("a.py", "x = 1")]
+
+
+@pytest.mark.parametrize("tag", ["tool_use_error", "persisted-output"])
+def test_tags_around_a_result_are_not_shown(tag: str) -> None:
+    """Claude Code writes tags around its own errors and around the beginning of a long output, and shows none."""
+    text = f"<{tag}>\nFile has not been read yet.\n</{tag}>"
+    for name, arguments in (
+        ("Edit", {"file_path": "/src/app/a.py", "old_string": "a", "new_string": "b"}),
+        ("Read", {"file_path": "/src/app/a.py"}),
+        ("Grep", {"pattern": "a"}),
+    ):
+        _, shown = face(name, arguments, text, is_error=True)
+        assert shown[-1] == Output(Text(text="File has not been read yet."))
+    assert face("Bash", {"command": "x"}, text)[1] == [Terminal("x", "File has not been read yet.")]
+    printed = f"a <{tag}>b</{tag}>"
+    assert face("Bash", {"command": "x"}, printed)[1] == [Terminal("x", printed)]
 
 
 def test_files_of_cline_are_read() -> None:
