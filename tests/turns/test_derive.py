@@ -370,6 +370,17 @@ def test_what_cline_adds_is_a_note() -> None:
     ]
 
 
+def test_an_error_of_cline_is_not_an_answer() -> None:
+    """Cline stores a failed request as a message of the assistant, which it shows as an error."""
+    failed = {
+        "role": "assistant",
+        "content": [{"type": "text", "text": "bad request"}],
+        "metadata": {"displayOnly": True, "displayRole": "error"},
+    }
+    found = made(clew.user("Hello"), clew.native("cline", failed), rules=CLINE)
+    assert outline(found) == ["You: 'Hello'", "(error: Error / bad request)"]
+
+
 def test_images_are_part_of_a_prompt() -> None:
     """A pasted image stands with the text."""
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
