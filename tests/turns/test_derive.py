@@ -370,6 +370,23 @@ def test_what_cline_adds_is_a_note() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("stored", "shown"),
+    [
+        ('"Fix the \\"first\\" one"', 'Fix the "first" one'),
+        ('Fix "it all"', 'Fix "it all"'),
+        ('"Fix it" and "that one"', '"Fix it" and "that one"'),
+        ('"Fix"', '"Fix"'),
+    ],
+)
+def test_a_prompt_of_opencode_is_what_was_typed(stored: str, shown: str) -> None:
+    """``opencode run`` puts quotes around an argument with a space."""
+    said = {"info": {"role": "user"}, "parts": [{"type": "text", "text": stored}]}
+    (prompt,) = made(clew.native("opencode", said))
+    assert isinstance(prompt, UserPrompt)
+    assert prompt.text == shown
+
+
 def test_an_error_of_cline_is_not_an_answer() -> None:
     """Cline stores a failed request as a message of the assistant, which it shows as an error."""
     failed = {
