@@ -19,8 +19,8 @@ from clew.errors import Corrupted
 from clew.providers.usage import AnswerUsage
 
 NoteKind = Literal[
-    "command", "shell", "output", "caveat", "reminder", "instructions", "interruption", "compaction", "summary", "model",
-    "error", "damaged",
+    "command", "shell", "output", "caveat", "reminder", "instructions", "interruption", "compaction", "summary",
+    "model", "error", "damaged",
 ]  # fmt: skip
 """``output`` is what a command or a shell printed, and ``caveat`` what a program tells the model before it; both become
 a part of their note."""
