@@ -11,6 +11,7 @@ import clew
 from clew.base.messages import Message, Native, Text, Thinking, ToolCall, ToolResult, Usage
 from clew.providers.usage import AnswerUsage, Lanes
 from clew.sources.aider import Aider
+from clew.sources.chatgpt import ChatGPT
 from clew.sources.claude_code import RULES, ClaudeCode
 from clew.sources.cline import RULES as CLINE
 from clew.sources.codex import RULES as CODEX
@@ -385,6 +386,28 @@ def test_a_prompt_of_opencode_is_what_was_typed(stored: str, shown: str) -> None
     (prompt,) = made(clew.native("opencode", said))
     assert isinstance(prompt, UserPrompt)
     assert prompt.text == shown
+
+
+def chatgpt(content_type: str, **more: Any) -> Native:
+    """A message of the assistant in an export of ChatGPT."""
+    text = more.pop("text", None)
+    content = {"content_type": content_type, **({"parts": [text]} if content_type == "text" else {"content": text})}
+    return clew.native("chatgpt", {"author": {"role": "assistant"}, "content": content, **more})
+
+
+def test_references_in_an_answer_of_chatgpt_are_links() -> None:
+    """They have the words that ChatGPT shows for them; a reference without words is left out."""
+    cited, group = "\ue200cite\ue202turn0search0\ue201", "\ue200image_group\ue202{}\ue201"
+    text = f'Red. {cited} See \ue200entity\ue202["city","Rome","capital"]\ue201.{group}\ue200cite\ue202turn1view0\ue201'
+    references = [{"matched_text": cited, "alt": "([Wiki](https://example.org))"}, {"matched_text": group, "alt": None}]
+    found = made(chatgpt("text", text=text, metadata={"content_references": references}))
+    assert outline(found) == ["AI: Red. ([Wiki](https://example.org)) See Rome."]
+
+
+def test_the_parts_of_an_answer_of_chatgpt_are_one_answer() -> None:
+    """Reasoning, how long it took and the answer are messages of their own in the export."""
+    found = made(chatgpt("reasoning_recap", text="Thought for 4s"), chatgpt("text", text="Red."), rules=ChatGPT.rules)
+    assert outline(found) == ["AI: thinking 'Thought for 4s' | Red."]
 
 
 def test_an_error_of_cline_is_not_an_answer() -> None:
