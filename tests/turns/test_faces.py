@@ -332,6 +332,14 @@ def test_answers_of_subagents_are_shown_alone(text: str) -> None:
     assert shown == [Prose("To general", "Count"), Prose("Answer", "One file.")]
 
 
+def test_the_json_of_a_subagent_is_not_prose() -> None:
+    """It keeps its lines; Markdown would join them."""
+    text = '{\n  "SummaryOfFindings": "One file."\n}'
+    wrapped = f"Subagent 'investigator' finished.\nTermination Reason: GOAL\nResult:\n{text}"
+    _, shown = face("task", {"subagent_type": "general", "prompt": "Count"}, wrapped)
+    assert shown == [Prose("To general", "Count"), Output(Text(text=text))]
+
+
 @pytest.mark.parametrize(
     ("result", "name"),
     [

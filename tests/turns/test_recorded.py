@@ -66,7 +66,7 @@ SHOWN = {
     "gemini-cli": [
         "(instructions: Environment / Workspace Directories:** - /home/user/work)",
         "You: 'Send an agent'",
-        f"AI: codebase_investigator<Look around> done, done: Prose Prose {USED}",
+        f"AI: codebase_investigator<Look around> done, done: Prose Output {USED}",
         f"AI: The agent found one file. {USED}",
     ],
     "pi": [

@@ -362,7 +362,8 @@ def _panels(step: Step, call: ToolCall, read: int | None) -> Iterator[Panel]:
             yield Prose(f"To {step.label}", asked)
         if (answer := result_text(result)) and not (result is not None and given_name(result)):
             found = _SUBAGENT.fullmatch(answer)
-            yield Prose("Answer", (found["opencode"] or found["gemini"] or "").strip() if found else answer)
+            answer = (found["opencode"] or found["gemini"] or "").strip() if found else answer
+            yield Output(Text(text=answer)) if _is_json(answer) else Prose("Answer", answer)
     elif step.kind == "web":
         yield from _web(arguments, result)
     else:
@@ -463,6 +464,14 @@ def _answers(text: str) -> dict[str, Any]:
     return {
         name: one.get("answers") if isinstance(one, dict) else one for name, one in found.get("answers", {}).items()
     }
+
+
+def _is_json(text: str) -> bool:
+    """True for a JSON object, as subagents of Gemini CLI answer with."""
+    try:
+        return text.startswith("{") and isinstance(msgspec.json.decode(text), dict)
+    except (msgspec.MsgspecError, RecursionError):
+        return False
 
 
 def _json(value: Any) -> str:
