@@ -311,6 +311,26 @@ def test_what_claude_code_says_in_place_of_a_result_is_a_note() -> None:
     assert result_text(step.result) == "Use tabs"
 
 
+def test_what_stands_behind_the_answer_of_a_subagent_is_a_note() -> None:
+    """Claude Code tells the model how to continue the subagent, and does not show it."""
+    used = "<usage>total_tokens: 35465\ntool_uses: 15\nduration_ms: 63829</usage>"
+    for how in ("for resuming to continue this agent's work if needed", "use SendMessage with to: 'a06' to continue"):
+        answer = [Text(text="Two files."), Text(text=f"agentId: a06 ({how})\n{used}")]
+        call = clew.assistant(ToolCall(id="a", name="Task", arguments={"subagent_type": "Explore", "prompt": "Count"}))
+        (shown,) = made(call, Message("tool", (ToolResult(call_id="a", content=tuple(answer)),)), rules=RULES)
+        assert isinstance(shown, ModelAnswer)
+        (step,) = shown.steps
+        assert [note.title for note in step.notes] == ["Subagent"]
+        assert result_text(step.result).strip() == "Two files."
+
+
+def test_the_file_of_a_pasted_image_is_named() -> None:
+    """Claude Code says where it is in a line of its own."""
+    (note,) = made(clew.user("[Image: source: /tmp/images/1.png]"), rules=RULES)
+    assert isinstance(note, ProgramNote)
+    assert (note.kind, note.title, note.text) == ("reminder", "Image: source: /tmp/images/1.png", "")
+
+
 def test_the_end_of_a_task_in_the_background_is_a_line() -> None:
     """It has the summary as its title, and the result below it."""
     begin, end = (

@@ -95,11 +95,16 @@ _REJECTED = re.compile(
     r"(?:(?!the user said:)[^\n])*+(?:the user said:\s?)?"
 )
 """What a call gives back that the user did not allow; behind it is what the user said to that."""
+_RESUMED = re.compile(
+    r"agentId: \w+ \((?:for resuming|use SendMessage)[^)\n]*\)(?:\s*<usage>(?:(?!</usage>).)*+</usage>)?", re.DOTALL
+)
+"""What stands behind the answer of a subagent: how the model can continue it, and what it used."""
 RULES = ShowRules(
     notes=(
         NoteRule("command", _COMMAND),
         NoteRule("shell", re.compile("<bash-input>(?P<title>.*?)</bash-input>", re.DOTALL)),
         tag("output", "local-command-stdout|local-command-stderr|bash-stdout|bash-stderr"),
+        NoteRule("reminder", re.compile(r"\[(?P<title>Image: source: [^\]\n]*)\]")),
         NoteRule("interruption", re.compile(r"\[Request interrupted by user[^\]\n]*\]")),
         tag("reminder", r"ide_\w+", "From the editor"),
         NoteRule("reminder", _TASK),
@@ -112,6 +117,7 @@ RULES = ShowRules(
     results=(
         NoteRule("reminder", _REJECTED, "Rejected"),
         NoteRule("reminder", re.compile("Async agent launched successfully.*", re.DOTALL), "In the background"),
+        NoteRule("reminder", _RESUMED, "Subagent"),
     ),
     marks=(
         MessageMark('"isCompactSummary":true', "summary"),
