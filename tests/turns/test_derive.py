@@ -326,9 +326,8 @@ def test_what_stands_behind_the_answer_of_a_subagent_is_a_note() -> None:
 
 def test_the_file_of_a_pasted_image_is_named() -> None:
     """Claude Code says where it is in a line of its own."""
-    (note,) = made(clew.user("[Image: source: /tmp/images/1.png]"), rules=RULES)
-    assert isinstance(note, ProgramNote)
-    assert (note.kind, note.title, note.text) == ("reminder", "Image: source: /tmp/images/1.png", "")
+    for place in ("/tmp/images/1.png", "C:\\images\\1.png", "1.png"):
+        assert outline(made(clew.user(f"[Image: source: {place}]"), rules=RULES)) == ["(reminder: Image / 1.png)"]
 
 
 def test_the_end_of_a_task_in_the_background_is_a_line() -> None:
@@ -422,6 +421,15 @@ def test_references_in_an_answer_of_chatgpt_are_links() -> None:
     references = [{"matched_text": cited, "alt": "([Wiki](https://example.org))"}, {"matched_text": group, "alt": None}]
     found = made(chatgpt("text", text=text, metadata={"content_references": references}))
     assert outline(found) == ["AI: Red. ([Wiki](https://example.org)) See Rome."]
+
+
+def test_thoughts_of_chatgpt_have_their_headings() -> None:
+    """A thought is a heading and its words; one of them may be missing."""
+    thoughts = [{"summary": "Looking", "content": "It is red."}, {"content": "Done."}, {"summary": "Writing"}]
+    said = {"author": {"role": "assistant"}, "content": {"content_type": "thoughts", "thoughts": thoughts}}
+    found = made(clew.native("chatgpt", said), rules=ChatGPT.rules)
+    words = "**Looking**\n\nIt is red.\n\nDone.\n\nWriting"
+    assert outline(found) == [f"AI: thinking {words!r}"]
 
 
 def test_the_parts_of_an_answer_of_chatgpt_are_one_answer() -> None:

@@ -27,7 +27,6 @@ SPOKEN = re.compile(r"(\((?:reminder: (?:In the background|Rejected)|summary: Su
 TWO = "Bash<echo one; exit 3> failed, exit 3: Terminal | Bash<echo two> done, 1 line: Terminal"
 WAIT = "Bash<python3 -c 'import time; time.sleep(50)'> failed, error · 6 s: Terminal"
 USED = "[10 in, 5 out]"
-IMAGES = "/tmp/claude-0/-tmp-clew-samples-claude-work/dbcf1d0a-4928-4ce5-8e52-5dea5e3230e2/images"
 NONE = "<none.txt> failed, error: Output [10 in, 5 out]"
 SHOWN = {
     "claude-code": [
@@ -61,7 +60,7 @@ SHOWN = {
         f"AI: After the compaction. {USED}",
         "(command: /model claude-haiku-4-5-20251001 / Kept model as `Opus 4.5`)",
         "You: 'And this?' <image/png>",
-        f"(reminder: Image: source: {IMAGES}/1.png)",
+        "(reminder: Image / 1.png)",
         f"AI: A red pixel, too. {USED}",
     ],
     "gemini-cli": [

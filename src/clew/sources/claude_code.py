@@ -95,6 +95,8 @@ _REJECTED = re.compile(
     r"(?:(?!the user said:)[^\n])*+(?:the user said:\s?)?"
 )
 """What a call gives back that the user did not allow; behind it is what the user said to that."""
+_PASTED = re.compile(r"\[Image: source: (?:[^\]\n/\\]*+[/\\])*+(?P<text>[^\]\n/\\]*+)\]")
+"""Where the file of a pasted image is."""
 _RESUMED = re.compile(
     r"agentId: \w+ \((?:for resuming|use SendMessage)[^)\n]*\)(?:\s*<usage>(?:(?!</usage>).)*+</usage>)?", re.DOTALL
 )
@@ -104,7 +106,7 @@ RULES = ShowRules(
         NoteRule("command", _COMMAND),
         NoteRule("shell", re.compile("<bash-input>(?P<title>.*?)</bash-input>", re.DOTALL)),
         tag("output", "local-command-stdout|local-command-stderr|bash-stdout|bash-stderr"),
-        NoteRule("reminder", re.compile(r"\[(?P<title>Image: source: [^\]\n]*)\]")),
+        NoteRule("reminder", _PASTED, "Image"),
         NoteRule("interruption", re.compile(r"\[Request interrupted by user[^\]\n]*\]")),
         tag("reminder", r"ide_\w+", "From the editor"),
         NoteRule("reminder", _TASK),
