@@ -65,14 +65,14 @@ def show(
     kind: Kind,
     form: Form,
 ) -> None:
-    """Show the conversation ID; or, if ID is a message, the messages up to it.
+    """Show a conversation. If ID is a message, show the messages up to it.
 
-    Without ID, shows the latest conversation of the current directory. ID can be an ID or a handle, the beginning of an
-    ID or of a title, or a position: @last is the conversation that was active last, @-2 the one before it. On a
-    terminal, uses PAGER, or less if that is not set.
+    Without ID, show the latest conversation of the current directory. ID can be an ID or a handle, the beginning of
+    an ID or of a title, or a position: @last is the most recently active conversation, @-2 the one before it. On a
+    terminal, uses PAGER, or less.
 
-    Shows the whole history: where a compaction replaced messages by a summary, a line says so, and in JSON the first
-    message after it has the field "compacted", the number of messages before.
+    Shows the whole history. Where a summary replaced earlier messages, a line says so; in JSON, the first message
+    after it has the field "compacted", the number of messages before.
     """
     if kind != "text" and form != "text":
         raise click.UsageError("--as cannot be used with --json or --jsonl")
