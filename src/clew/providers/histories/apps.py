@@ -95,8 +95,8 @@ def _chatgpt_content(content: Json) -> Iterator[Block]:
     kind = as_word(content.get("content_type"))
     if kind == "thoughts":
         for thought in as_list(content.get("thoughts")):
-            summary, words = as_text(thought.get("summary")), as_text(thought.get("content"))
-            yield Thinking(text=f"**{summary}**\n\n{words}" if summary and words else words or summary or "")
+            summary, said = as_word(thought.get("summary")), as_word(thought.get("content"))
+            yield Thinking(text=f"**{summary}**\n\n{said}" if summary and said else said or summary)
     elif kind == "reasoning_recap":
         yield Thinking(text=as_word(content.get("content")))
     elif isinstance(parts := content.get("parts"), list):
