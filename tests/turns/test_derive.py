@@ -383,10 +383,7 @@ def test_what_cline_adds_is_a_note() -> None:
         {"type": "text", "text": "<environment_details>\nx\n</environment_details>"},
     ]
     assert outline(made(clew.native("cline", {"role": "user", "content": said}), rules=CLINE)) == [
-        (
-            "You: 'Fix it' (reminder: To-do list / # task_progress RECOMMENDED Make a list.) "
-            "(reminder: Environment / <environment_details> x </environment_details>)"
-        )
+        ("You: 'Fix it' (reminder: To-do list / # task_progress RECOMMENDED Make a list.) (reminder: Environment / x)")
     ]
 
 
@@ -436,6 +433,20 @@ def test_the_parts_of_an_answer_of_chatgpt_are_one_answer() -> None:
     """Reasoning, how long it took and the answer are messages of their own in the export."""
     found = made(chatgpt("reasoning_recap", text="Thought for 4s"), chatgpt("text", text="Red."), rules=ChatGPT.rules)
     assert outline(found) == ["AI: thinking 'Thought for 4s' | Red."]
+
+
+def test_an_empty_message_of_chatgpt_is_a_part_of_the_answer_before_it() -> None:
+    """ChatGPT ends an answer with one after it has drawn a picture, and shows nothing of it."""
+    drawn = {"author": {"role": "tool", "name": "image"}, "content": {"content_type": "text", "parts": ["drawn"]}}
+    found = made(
+        clew.user("Draw it"),
+        chatgpt("text", text="red", recipient="image"),
+        clew.native("chatgpt", drawn),
+        chatgpt("text", text=""),
+        rules=ChatGPT.rules,
+    )
+    assert outline(found) == ["You: 'Draw it'", "AI: image<red> done, 1 line: ArgumentTable Output"]
+    assert [one.number for one in found[-1].entries] == [2, 4]
 
 
 def test_an_error_of_cline_is_not_an_answer() -> None:

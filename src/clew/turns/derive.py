@@ -132,7 +132,10 @@ def split_prompt(one: Entry, rules: ShowRules = PLAIN) -> TypedText:
         if isinstance(block, Text) and (block.extra or {}).get("synthetic"):
             notes.append(ProgramNote("reminder", (one,), _TITLES["reminder"], block.text))
         elif isinstance(block, Opaque) and block.kind in rules.opaque:
-            notes.append(ProgramNote("reminder", (one,), rules.opaque[block.kind], _words(block.data)))
+            words = _words(block.data)
+            rest, found = _split(one, words, rules)
+            text = words if rest.strip() or not found else "\n\n".join(note.text for note in found)
+            notes.append(ProgramNote("reminder", (one,), rules.opaque[block.kind], text))
         elif isinstance(block, Text):
             rest, found = _split(one, block.text, rules)
             notes += found
@@ -405,7 +408,7 @@ class _Maker:
 
     def _parts(self, one: Entry, message: Message) -> None:
         id = self._response(one)
-        joins = self._joining or self._is_loose(message)
+        joins = self._joining or self._is_loose(message) or (self._rules.joins and not message.blocks)
         self._begin(one, id or one.node.id, joins=joins if id is None else self._is_open(id))
         made = self._open
         assert made is not None
