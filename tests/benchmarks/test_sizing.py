@@ -9,7 +9,7 @@ from benchmarks.sizing import MEASURED, each, larger, measure
 
 from tests.backends.postgres.server import started
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "sizing.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "postgresql.md"
 
 
 def test_the_page_has_the_tables() -> None:
