@@ -628,9 +628,12 @@ class Unit:
                 raise NotFound("blob", digest, hint="It was deleted. Try again.")
             used.append(blob.blob)
         if only:
+            tx.blobs.add_uses(_LAST, used)  # or they would be deleted with their last use
             tx.blobs.delete_uses(-row.ref, -row.ref)
         if used:
             tx.blobs.add_uses(-row.ref, used)
+        if only:
+            tx.blobs.delete_uses(_LAST, _LAST)
 
     # -- inside
 
