@@ -14,9 +14,10 @@ from agents.items import TResponseInputItem
 from agents.memory import SessionSettings
 from agents.memory.session_settings import coerce_session_settings
 
-from clew.adapters.keyed import Adapter, Keyed, Target, check_version, native_message, unchanged
+from clew.adapters.foreign import Translator, parts_of, result_text
+from clew.adapters.keyed import Adapter, Keyed, Target, check_version, unchanged
 from clew.adapters.threads import in_thread
-from clew.base.messages import Message, Native
+from clew.base.messages import Message, Native, ToolCall, ToolResult
 from clew.engine.node import Node
 from clew.errors import NotFound
 from clew.store.session import Session
@@ -78,14 +79,13 @@ class ClewSession(Adapter):
     # -- on a thread
 
     def _get(self, limit: int | None) -> list[TResponseInputItem]:
-        last = None if limit is None else max(0, limit)
         if (known := self._session) is not None:
             try:
-                return [_decode(node) for node in known.path(last=last)]
+                return _items(known, limit)
             except NotFound:  # deleted since this object found it
                 self._session = None
         found = self._keyed.find(self.session_id)
-        return [] if found is None else [_decode(node) for node in found.path(last=last)]
+        return [] if found is None else _items(found, limit)
 
     def _add(self, drafts: list[Draft]) -> None:
         try:
@@ -104,17 +104,21 @@ class ClewSession(Adapter):
         return found
 
     def _pop(self) -> TResponseInputItem | None:
-        def work(unit: Unit) -> Node | None:
+        def work(unit: Unit) -> TResponseInputItem | None:
             session = self._keyed.session(unit, self.session_id)
             if session is None:
                 return None
-            for last in unit.path(session, last=1):
-                unit.move(session, last.parent_id)
-                return last
-            return None
+            found = _translator.shown(unit.path(session, last=1))
+            if found and not found[-1].values:  # a message that the SDK has no item for
+                found = _translator.shown(unit.path(session))
+            last = next((one for one in reversed(found) if one.values), None)
+            if last is None:
+                return None
+            *rest, popped = last.values
+            unit.append(session, [self._draft(item) for item in rest], after=last.node.parent_id)
+            return popped
 
-        popped = self._keyed.write(work)
-        return None if popped is None else _decode(popped)
+        return self._keyed.write(work)
 
     def _clear(self) -> None:
         def work(unit: Unit) -> None:
@@ -140,10 +144,40 @@ def _encode(item: TResponseInputItem) -> bytes:
         return json.dumps(item, separators=(",", ":")).encode()
 
 
-def _decode(node: Node) -> TResponseInputItem:
-    raw = native_message(node).raw
+def _items(session: Session, limit: int | None) -> list[TResponseInputItem]:
+    """The items of a session, or the latest ones."""
+    if limit is None:
+        return _translator.values(session.path())
+    if limit <= 0:
+        return []
+    found = _translator.shown(session.path(last=limit))
+    if not all(one.values for one in found):  # some are left out
+        found = _translator.shown(session.path())
+    return [item for one in found for item in one.values][-limit:]
+
+
+def _translate(node: Node, message: Message, before: TResponseInputItem | None) -> list[TResponseInputItem]:
+    """The items of a message that the SDK did not write."""
+    items: list[Any] = []
+    for part in parts_of(message):
+        if isinstance(part, ToolCall):
+            arguments = msgspec.json.encode(part.arguments).decode()
+            items.append({"type": "function_call", "call_id": part.id, "name": part.name, "arguments": arguments})
+        elif isinstance(part, ToolResult):
+            items.append({"type": "function_call_output", "call_id": part.call_id, "output": result_text(part)})
+        elif items and "role" in items[-1]:
+            items[-1]["content"] += f"\n{part.text}"
+        else:
+            items.append({"role": "user" if message.role == "tool" else message.role, "content": part.text})
+    return items
+
+
+def _decode(node: Node, raw: bytes) -> TResponseInputItem:
     try:
         item = _parse(raw)
     except (msgspec.DecodeError, UnicodeDecodeError):  # half of a character, or a number that is not in JSON
         item = json.loads(raw)
     return cast("TResponseInputItem", item)
+
+
+_translator = Translator(TOOL, _decode, _translate, provider=PROVIDER)

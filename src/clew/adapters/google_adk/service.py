@@ -9,11 +9,13 @@ from urllib.parse import parse_qsl
 
 import msgspec
 from google.adk.events.event import Event
+from google.genai import types
 
 from clew import keys
 from clew.adapters.documents import Documents
-from clew.adapters.keyed import Adapter, Keyed, Target, check_version, native_message, unchanged
-from clew.base.messages import Native
+from clew.adapters.foreign import NoForm, Translator, own_message, parts_of, result_text
+from clew.adapters.keyed import Adapter, Keyed, Target, check_version, unchanged
+from clew.base.messages import Message, Native, ToolCall, ToolResult
 from clew.engine.node import Node
 from clew.engine.session_data import SessionData, label_set
 from clew.errors import Invalid
@@ -40,9 +42,45 @@ def to_native(event: Event) -> Native:
     return Native(TOOL, event.model_dump_json(exclude_none=True).encode(), extra=extra or None)
 
 
-def from_node(node: Node) -> Event:
-    """The event that `to_native` was given. Corrupted."""
-    return Event.model_validate_json(native_message(node).raw)
+def _decode(node: Node, raw: bytes) -> Event:
+    return Event.model_validate_json(raw)
+
+
+def _translate(node: Node, message: Message, before: Event | None) -> list[Event]:
+    """The event of a message that ADK did not write. ADK takes an answer as its own agent's if it names that agent."""
+    if message.role == "system":
+        raise NoForm("a system message")
+    parts: list[types.Part] = []
+    for part in parts_of(message):
+        if isinstance(part, ToolCall):
+            call = types.FunctionCall(id=part.id, name=part.name, args=part.arguments)
+            parts.append(types.Part(function_call=call))
+        elif isinstance(part, ToolResult):
+            name = _called(before, part.call_id)
+            answer = {"error" if part.is_error else "result": result_text(part)}
+            parts.append(
+                types.Part(function_response=types.FunctionResponse(id=part.call_id, name=name, response=answer))
+            )
+        else:
+            parts.append(types.Part(text=part.text))
+    is_user = message.role == "user"
+    author = "user" if is_user else before.author if before is not None and before.author != "user" else "model"
+    content = types.Content(role="model" if message.role == "assistant" else "user", parts=parts)
+    return [
+        Event(id=node.id, invocation_id=node.id, author=author, timestamp=node.created_at.timestamp(), content=content)
+    ]
+
+
+def _called(event: Event | None, call: str) -> str:
+    """The name of the tool that a call in an event is for. NoForm."""
+    for part in (event.content.parts if event is not None and event.content is not None else None) or ():
+        if part.function_call is not None and part.function_call.id == call and part.function_call.name:
+            return part.function_call.name
+    raise NoForm("a tool's result without its call")
+
+
+events = Translator(TOOL, _decode, _translate)
+"""Reads the events of a session."""
 
 
 class _Stamped(msgspec.Struct):
@@ -51,7 +89,8 @@ class _Stamped(msgspec.Struct):
 
 def timestamp(node: Node) -> float:
     """When an event happened, by its own clock."""
-    return msgspec.json.decode(native_message(node).raw, type=_Stamped).timestamp
+    raw = own_message(node, TOOL)
+    return node.created_at.timestamp() if raw is None else msgspec.json.decode(raw, type=_Stamped).timestamp
 
 
 def dump_state(state: dict[str, Any]) -> str:

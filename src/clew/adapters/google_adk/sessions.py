@@ -26,7 +26,7 @@ from clew.adapters.google_adk.service import (
     TOOL,
     Service,
     dump_state,
-    from_node,
+    events,
     imported_state,
     labels,
     load_state,
@@ -216,7 +216,7 @@ class ClewSessionService(Service, BaseSessionService):
             nodes = nodes if count is None else nodes[max(0, len(nodes) - count) :]
             merged = self._states.merge(unit, app, user, state)
             found = Session(id=id, app_name=app, user_id=user, state=merged, last_update_time=updated)
-            found.events = [from_node(node) for node in nodes]
+            found.events = events.values(nodes)
             return _mark(found, head)
 
         return self._keyed.read(work)
@@ -242,8 +242,8 @@ class ClewSessionService(Service, BaseSessionService):
             written = self._write(session, event, to_native(event))
             if written is None:
                 return event
-            for node in written.missed:
-                self._commit_event_to_session(session, from_node(node))
+            for missed in events.values(written.missed):
+                self._commit_event_to_session(session, missed)
             if written.fork is not None:
                 session.id = written.fork
             session.last_update_time = event.timestamp

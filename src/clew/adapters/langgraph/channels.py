@@ -21,6 +21,7 @@ from langchain_core import messages as lc
 from langgraph.checkpoint.base import ChannelVersions
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
+from clew.adapters.foreign import own_message
 from clew.adapters.keyed import Keyed, native_message
 from clew.adapters.langgraph.states import ChannelValue
 from clew.base.messages import Message, Native
@@ -337,7 +338,9 @@ class Channels:
 
     def _read_messages(self, unit: Unit, serde: SerializerProtocol, end: Session | str) -> KnownMessages:
         """The messages down to the head of a session, or to a message."""
-        found = unit.path(end)
+        path = unit.path(end)
+        # Those before the first message of another program, which is no part of a state.
+        found = path[: next((at for at, one in enumerate(path) if own_message(one, PROVIDER) is None), len(path))]
         messages = [from_native(native_message(one), serde) for one in found]
         none = KnownMessages([], [], [], plain=True)
         return none.replace_from(0, messages, list(map(content, messages)), [one.id for one in found])

@@ -195,8 +195,8 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
     def copy_from(self, other: BaseCheckpointSaver[Any], thread_ids: Sequence[str] | None = None) -> int:
         """Copies the checkpoints of another saver with their writes, of all threads or of some. Returns how many.
 
-        Called again, it copies what is new since. A checkpoint with an id that exists is copied if it differs. Reads one
-        checkpoint at a time. Messages that `clew import` has stored stay as a branch.
+        Called again, it copies what is new since. A checkpoint with an id that exists is copied if it differs. Reads
+        one checkpoint at a time. Messages that `clew import` has stored stay as a branch.
         """
         wanted: builtins.list[RunnableConfig | None] = [None]
         if thread_ids is not None:
