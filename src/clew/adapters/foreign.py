@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from clew.adapters.keyed import native_message
-from clew.base.messages import Message, Text, Thinking, ToolCall, ToolResult
+from clew.base.messages import Message, Native, Text, Thinking, ToolCall, ToolResult
 from clew.engine.node import Node
 from clew.errors import Corrupted
 
@@ -28,8 +28,6 @@ class Shown(NamedTuple, Generic[T]):
 
     node: Node
     values: Sequence[T]
-    own: bool
-    """True if the framework wrote it."""
 
 
 class Translator(Generic[T]):
@@ -42,7 +40,7 @@ class Translator(Generic[T]):
     def __init__(
         self,
         tool: str,
-        decode: Callable[[Node, bytes], T],
+        decode: Callable[[Node, Native], T],
         translate: Callable[[Node, Message, T | None], Sequence[T]],
         *,
         provider: str | None = None,
@@ -61,9 +59,9 @@ class Translator(Generic[T]):
         found: list[Shown[T]] = []
         last: T | None = None
         for node in nodes:
-            raw = own_message(node, self._provider)
-            values = [self._decode(node, raw)] if raw is not None else self._foreign(node, last)
-            found.append(Shown(node, values, own=raw is not None))
+            own = own_message(node, self._provider)
+            values = [self._decode(node, own)] if own is not None else self._foreign(node, last)
+            found.append(Shown(node, values))
             last = values[-1] if values else last
         return found
 
@@ -75,15 +73,15 @@ class Translator(Generic[T]):
             return ()
 
 
-def own_message(node: Node, provider: str) -> bytes | None:
-    """The JSON of a message of this provider; None if another program wrote it. Corrupted."""
+def own_message(node: Node, provider: str) -> Native | None:
+    """A message of this provider; None if another program wrote it. Corrupted."""
     try:
         said = native_message(node)
     except Corrupted:
         if isinstance(node.said, Message):
             return None
         raise
-    return said.raw if said.provider == provider else None
+    return said if said.provider == provider else None
 
 
 def parts_of(message: Message) -> list[Part]:

@@ -57,7 +57,7 @@ class ClewHistoryProvider(Adapter, HistoryProvider):
             store_outputs=store_outputs,
         )
         self.skip_excluded = skip_excluded
-        self._keyed = Keyed(target, TOOL, options)
+        self._keyed = Keyed(target, TOOL, options, arity=2, forks=True)
         unchanged(self._keyed)
 
     async def get_messages(
@@ -117,8 +117,8 @@ def _native(message: dict[str, Any]) -> Native:
         return Native(TOOL, json.dumps(message, separators=(",", ":")).encode())
 
 
-def _decode(node: Node, raw: bytes) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(raw)
+def _decode(node: Node, said: Native) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(said.raw)
     return found
 
 

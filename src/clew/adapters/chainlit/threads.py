@@ -407,8 +407,8 @@ class Threads:
             unit.delete(document)
 
 
-def _decode(node: Node, raw: bytes) -> Record:
-    found: Record = json.loads(raw)
+def _decode(node: Node, said: Native) -> Record:
+    found: Record = json.loads(said.raw)
     return found
 
 

@@ -42,8 +42,8 @@ def to_native(event: Event) -> Native:
     return Native(TOOL, event.model_dump_json(exclude_none=True).encode(), extra=extra or None)
 
 
-def _decode(node: Node, raw: bytes) -> Event:
-    return Event.model_validate_json(raw)
+def _decode(node: Node, said: Native) -> Event:
+    return Event.model_validate_json(said.raw)
 
 
 def _translate(node: Node, message: Message, before: Event | None) -> list[Event]:
@@ -89,8 +89,8 @@ class _Stamped(msgspec.Struct):
 
 def timestamp(node: Node) -> float:
     """When an event happened, by its own clock."""
-    raw = own_message(node, TOOL)
-    return node.created_at.timestamp() if raw is None else msgspec.json.decode(raw, type=_Stamped).timestamp
+    own = own_message(node, TOOL)
+    return node.created_at.timestamp() if own is None else msgspec.json.decode(own.raw, type=_Stamped).timestamp
 
 
 def dump_state(state: dict[str, Any]) -> str:
@@ -128,12 +128,6 @@ def own_data(state: dict[str, Any], created: float) -> dict[str, Any]:
     return {"state": dump_state(state), "created": created}
 
 
-def session_names(data: dict[str, Any] | None) -> tuple[str, ...]:
-    """App, user and id of a session, from its free data, also if it was imported. Empty if it is not ADK's."""
-    kept, origin = (data or {}).get(TOOL) or {}, (data or {}).get(SOURCE) or {}
-    return tuple(kept.get("names") or [origin[name] for name in ("app", "user", "session") if name in origin])
-
-
 def imported_state(data: dict[str, Any] | None, scope: str) -> dict[str, Any]:
     """The state of the app, or of the user, that was imported with a session."""
     return load_state(((data or {}).get(TOOL) or {}).get(scope) or "{}")
@@ -165,7 +159,7 @@ class Service(Adapter):
             options = {**found, **options}
         if target is None:
             raise Invalid("a service needs a store", hint="Pass a path, a URL or an open store.")
-        self._keyed = Keyed(target, TOOL, options)
+        self._keyed = Keyed(target, TOOL, options, arity=3, forks=True)
         unchanged(self._keyed)
         self._documents = Documents(self._keyed)
 

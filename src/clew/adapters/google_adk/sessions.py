@@ -34,7 +34,6 @@ from clew.adapters.google_adk.service import (
     own_data,
     read_own_data,
     session_data,
-    session_names,
     timestamp,
     to_native,
 )
@@ -98,7 +97,7 @@ class ScopedStates:
         label, after = labels(*names)[-1], None
         while found := unit.labelled(label, after=after):
             for one in found:
-                if session_names(one.extra)[: len(names)] == names:  # other names can have the same label
+                if self._keyed.names(one)[: len(names)] == names:  # other names can have the same label
                     return imported_state(one.extra, scope)
             after = found[-1]
         return {}
@@ -224,7 +223,7 @@ class ClewSessionService(Service, BaseSessionService):
     def _list(self, app: str, user: str | None) -> list[Session]:
         found = []
         for one in self._keyed.labelled(labels(app, user)[-1]):
-            names = session_names(one.extra)
+            names = self._keyed.names(one)
             if names[:1] != (app,) or user not in (None, names[1]):  # other names can have the same label
                 continue
             _, whose, id = names

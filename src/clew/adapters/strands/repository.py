@@ -212,8 +212,8 @@ class ClewSessionRepository(Adapter, SessionRepository):
         return True
 
 
-def _decode(node: Node, raw: bytes) -> SessionMessage:
-    return SessionMessage.from_dict(json.loads(raw))
+def _decode(node: Node, said: Native) -> SessionMessage:
+    return SessionMessage.from_dict(json.loads(said.raw))
 
 
 def _translate(node: Node, message: Message, before: SessionMessage | None) -> list[SessionMessage]:
