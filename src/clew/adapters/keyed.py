@@ -15,7 +15,7 @@ import os
 import warnings
 from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, Union
 
 from clew.base import codec, ids
 from clew.base.messages import Native
@@ -30,8 +30,11 @@ from clew.store.store import open as open_store
 from clew.store.unit import Target as Owner
 from clew.store.unit import Unit
 
-Target = str | os.PathLike[str] | Store
-"""Where an adapter keeps its sessions: a path or a URL to open, or an open store."""
+if TYPE_CHECKING:
+    from clew import aio
+
+Target = Union[str, os.PathLike[str], Store, "aio.Store"]
+"""Where an adapter keeps its sessions: a path or a URL to open, or an open store, also an async one."""
 
 
 class Keyed:
@@ -44,8 +47,9 @@ class Keyed:
         too: its own id takes the place of the last name.
         """
         self._arity, self._forks = arity, forks
-        self._opened = not isinstance(target, Store)
-        self.store = target if isinstance(target, Store) else open_store(target, **options)
+        store = getattr(target, "sync", target)
+        self._opened = not isinstance(store, Store)
+        self.store = store if isinstance(store, Store) else open_store(store, **options)
         self.tool = tool
         self.read, self.write, self.draft = self.store.read, self.store.write, self.store.draft
 

@@ -13,13 +13,16 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from litellm.integrations.custom_logger import CustomLogger
 
 from clew.adapters.assembling import ModelCall
+from clew.adapters.framework import framework
 from clew.adapters.keyed import Target, check_version
 from clew.adapters.recorder import CallRecorder, Recording
 from clew.base.messages import Native
 from clew.sources.values import tokens
+
+with framework("litellm"):
+    from litellm.integrations.custom_logger import CustomLogger
 
 TOOL = "litellm"
 CHAT, RESPONSES, MESSAGES = "openai", "openai-responses", "anthropic"

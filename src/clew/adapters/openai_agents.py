@@ -11,11 +11,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
-from agents.items import TResponseInputItem
-from agents.memory import SessionSettings
-from agents.memory.session_settings import coerce_session_settings
 
 from clew.adapters.foreign import Shown, Translator, parts_of, result_text
+from clew.adapters.framework import framework
 from clew.adapters.keyed import Adapter, Keyed, Target, check_version, unchanged
 from clew.adapters.threads import in_thread
 from clew.base.messages import Message, Native, ToolCall, ToolResult
@@ -25,6 +23,11 @@ from clew.errors import Conflict, NotFound
 from clew.sources.importer import SOURCE
 from clew.store.session import Session
 from clew.store.unit import Draft, Unit
+
+with framework("openai-agents"):
+    from agents.items import TResponseInputItem
+    from agents.memory import SessionSettings
+    from agents.memory.session_settings import coerce_session_settings
 
 if TYPE_CHECKING:
     from agents.memory.session import _CompactionSnapshot
@@ -51,7 +54,7 @@ class ClewSession(Adapter):
         session_settings: SessionSettings | dict[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        check_version("openai-agents", "0.20", "0.25")
+        check_version("openai-agents", "0.21", "0.25")
         self.session_id: str = session_id
         self.session_settings: SessionSettings | None = (
             SessionSettings() if session_settings is None else coerce_session_settings(session_settings)

@@ -10,15 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-from pydantic import TypeAdapter
-from pydantic_ai.conversation_store import (
-    ConversationConflict,
-    ConversationEntry,
-    ConversationRecord,
-    ConversationStore,
-)
-from pydantic_ai.messages import ModelMessagesTypeAdapter
 
+from clew.adapters.framework import framework
 from clew.adapters.keyed import Adapter, Keyed, Target, check_version, native_message, unchanged
 from clew.adapters.threads import in_thread
 from clew.base import ids
@@ -29,6 +22,16 @@ from clew.errors import Conflict, NotFound
 from clew.sources.importer import SOURCE
 from clew.store.session import Session
 from clew.store.unit import Draft, Unit
+
+with framework("pydantic-ai"):
+    from pydantic import TypeAdapter
+    from pydantic_ai.conversation_store import (
+        ConversationConflict,
+        ConversationEntry,
+        ConversationRecord,
+        ConversationStore,
+    )
+    from pydantic_ai.messages import ModelMessagesTypeAdapter
 
 TOOL = "pydantic-ai"
 RECORD = "pydantic-ai"
@@ -45,7 +48,7 @@ class ClewConversationStore(Adapter, ConversationStore):
     """
 
     def __init__(self, target: Target, **options: Any) -> None:
-        check_version("pydantic-ai-slim", "2.60", "3")
+        check_version("pydantic-ai-slim", "2.64", "3")
         self._keyed = Keyed(target, TOOL, options)
         unchanged(self._keyed)
 

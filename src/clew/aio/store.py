@@ -81,6 +81,11 @@ class Snapshots(Proxy, of=snapshots.Snapshots):
 class Store(Proxy, of=store.Store):
     """A store."""
 
+    @property
+    def sync(self) -> store.Store:
+        """The same store with calls that wait, for code that is not async, and for adapters."""
+        return self._sync
+
     def transaction(self) -> AbstractAsyncContextManager[None]:
         """Runs several calls of this task in one transaction: all or none take effect. Other writers wait."""
         return self._threads.transaction()

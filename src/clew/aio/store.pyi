@@ -466,6 +466,9 @@ class Store(Proxy, of=store.Store):
     """A store."""
 
     _sync: store.Store
+    @property
+    def sync(self) -> store.Store:
+        """The same store with calls that wait, for code that is not async, and for adapters."""
     def transaction(self) -> AbstractAsyncContextManager[None]:
         """Runs several calls of this task in one transaction: all or none take effect. Other writers wait."""
     async def close(self) -> None:

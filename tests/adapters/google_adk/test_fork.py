@@ -43,7 +43,7 @@ def service(opened):
 
 
 def test_a_fork_has_an_id_of_its_own(service):
-    """It is listed once under its own id, continues, and is deleted alone; so is the session that it was forked from."""
+    """It is listed once under its own id, continues, and is deleted alone, as the session that it was forked from."""
     fork = service.store.sessions.latest().fork()
     assert listed(service) == sorted(["s", fork.id])
     theirs = asyncio.run(service.get_session(**WHO, session_id=fork.id))

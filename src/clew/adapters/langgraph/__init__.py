@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
-from clew.adapters.langgraph.saver import ClewSaver
+from clew.adapters.framework import framework
+
+with framework("langgraph"):
+    from clew.adapters.langgraph.saver import ClewSaver
 
 __all__ = ["ClewSaver"]
