@@ -1,4 +1,4 @@
-"""LangGraph keeps its threads in clew: ``graph.compile(checkpointer=ClewSaver("chats.db"))``."""
+"""LangGraph keeps threads and long-term memory in clew: ``graph.compile(checkpointer=ClewSaver("chats.db"))``."""
 
 from __future__ import annotations
 
@@ -6,5 +6,6 @@ from clew.adapters.framework import framework
 
 with framework("langgraph"):
     from clew.adapters.langgraph.saver import ClewSaver
+    from clew.adapters.langgraph.store import ClewStore
 
-__all__ = ["ClewSaver"]
+__all__ = ["ClewSaver", "ClewStore"]
