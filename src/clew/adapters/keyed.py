@@ -44,9 +44,11 @@ class Keyed:
         self, target: Target, tool: str, options: dict[str, Any], *, arity: int = 1, forks: bool = False
     ) -> None:
         """`arity` is the number of names of a session. With `forks` a fork made in clew is a session of the framework,
-        too: its own id takes the place of the last name.
+        too: its own id takes the place of the last name. `options` are those of `clew.open`, and `labels`.
         """
         self._arity, self._forks = arity, forks
+        self.labels = label_set(options.pop("labels", ()))
+        """The labels of new sessions, and of new documents that no session owns."""
         store = getattr(target, "sync", target)
         self._opened = not isinstance(store, Store)
         self.store = store if isinstance(store, Store) else open_store(store, **options)
@@ -126,7 +128,9 @@ class Keyed:
         found = self.session(unit, *names, subagent=subagent, trashed=True)
         if found is None:
             origin = {"tool": self.tool, "id": join_names(*names), **(about or {})}
-            data = SessionData(title, model=model, labels=label_set(labels), agent=agent, extra={SOURCE: origin})
+            data = SessionData(
+                title, model=model, labels=label_set([*labels, *self.labels]), agent=agent, extra={SOURCE: origin}
+            )
             return unit.create(data, self.key(*names), at=at, beside=beside, owner=owner)
         if found.trashed_at is not None:
             raise Conflict(f"session {found.id} is in the trash", hint="Restore it or purge it, then try again.")

@@ -154,7 +154,8 @@ class ClewSession(Adapter):
             else:
                 end, part = (None if last is None else last.id), []
             origin = {SOURCE: {"tool": TOOL, "id": name}}
-            about = SessionData(forked_from=session and session.id, forked_at=end, extra=origin)
+            told = self._keyed.labels if session is None else session.data.labels
+            about = SessionData(labels=told, forked_from=session and session.id, forked_at=end, extra=origin)
             fork = unit.create(about, self._keyed.key(name), at=end, beside=session)
             unit.append(fork, [self._draft(item) for item in part])
 

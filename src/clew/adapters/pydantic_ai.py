@@ -135,7 +135,8 @@ class ClewConversationStore(Adapter, ConversationStore):
             unit.rebase(session, head)
 
     def _create(self, unit: Unit, record: ConversationRecord, at: str | None) -> Session:
-        return unit.create(self._data(record, SessionData()), self._keyed.key(record.conversation_id), at=at)
+        empty = SessionData(labels=self._keyed.labels)
+        return unit.create(self._data(record, empty), self._keyed.key(record.conversation_id), at=at)
 
     def _delete(self, conversation: str, expected: str) -> None:
         session = self._keyed.read(lambda unit: self._keyed.session(unit, conversation, trashed=True))

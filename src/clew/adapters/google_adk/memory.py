@@ -72,7 +72,9 @@ class ClewMemoryService(Service, BaseMemoryService):
         def work(unit: Unit) -> None:
             session = keyed.session(unit, *names)
             if session is None:
-                session = unit.create(session_data(names, {}, platform_time.get_time()), keyed.key(*names))
+                session = unit.create(
+                    session_data(names, {}, platform_time.get_time(), keyed.labels), keyed.key(*names)
+                )
             stored = self._store_missing(unit, session, drafts)
             document = ("memory", *names)
             value = self._documents.value(

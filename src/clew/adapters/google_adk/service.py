@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -111,11 +112,14 @@ def message_id(keyed: Keyed, names: tuple[str, str, str], event: str) -> str | N
     return keyed.read(lambda unit: keyed.message_id(unit, "event", *names, event))
 
 
-def session_data(names: tuple[str, str, str], state: dict[str, Any], created: float, **fields: Any) -> SessionData:
-    """The data of a new session of an app, a user and an id."""
+def session_data(
+    names: tuple[str, str, str], state: dict[str, Any], created: float, more: Sequence[str], **fields: Any
+) -> SessionData:
+    """The data of a new session of an app, a user and an id; `more` are the labels of the adapter."""
     app, user, id = names
     origin = {"tool": TOOL, "id": join_names(*names), "app": app, "user": user, "session": id}
-    return SessionData(labels=labels(app, user), extra={SOURCE: origin, TOOL: own_data(state, created)}, **fields)
+    told = label_set([*labels(app, user), *more])
+    return SessionData(labels=told, extra={SOURCE: origin, TOOL: own_data(state, created)}, **fields)
 
 
 def labels(app: str, user: str | None = None) -> tuple[str, ...]:

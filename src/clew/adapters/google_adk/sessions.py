@@ -88,7 +88,8 @@ class ScopedStates:
         for scope, names in (("app", (app,)), ("user", (app, user))):
             state = {**self._read(unit, scope, *names), **deltas[scope]}
             if deltas[scope] or (state and self._documents.get(unit, scope, *names) is None):
-                self._documents.put(unit, (scope, *names), dump_state(state))
+                told = labels(*names)[-1:] if scope == "user" else ()
+                self._documents.put(unit, (scope, *names), dump_state(state), labels=told)
 
     def _read(self, unit: Unit, scope: str, *names: str) -> dict[str, Any]:
         document = self._documents.get(unit, scope, *names)
@@ -184,7 +185,7 @@ class ClewSessionService(Service, BaseSessionService):
 
     def _create(self, app: str, user: str, id: str, state: dict[str, dict[str, Any]]) -> Session:
         now = platform_time.get_time()
-        data = session_data((app, user, id), state["session"], now)
+        data = session_data((app, user, id), state["session"], now, self._keyed.labels)
 
         def work(unit: Unit) -> dict[str, Any]:
             found = self._keyed.session(unit, app, user, id, trashed=True)
@@ -337,6 +338,7 @@ class ClewSessionService(Service, BaseSessionService):
             names,
             state,
             platform_time.get_time(),
+            self._keyed.labels,
             title=found.title,
             forked_from=found.id,
             forked_at=expected,

@@ -45,6 +45,7 @@ _INTERRUPTED = "Interrupted. 'clew receipts' lists what was purged; everything e
         "clew purge k3m9qa q8r2vt",
         "clew purge --trash --before 30d --dry-run",
         "clew purge --all --yes --reason workspace-reset",
+        "clew purge --label user:42 --dry-run",
         "clew purge --forget-mirror /mnt/usb/sessions",
         more="REASON is one of:\n"
         "  user-requested, retention-expired, privacy-policy-change, workspace-reset,\n"
@@ -54,6 +55,11 @@ _INTERRUPTED = "Interrupted. 'clew receipts' lists what was purged; everything e
 @click.argument("sessions", nargs=-1, metavar="[CONVERSATION...]")
 @click.option("--trash", is_flag=True, help="Purge everything in the trash.")
 @click.option("--all", "everything", is_flag=True, help="Purge all conversations, in the trash or not.")
+@click.option(
+    "--label",
+    metavar="LABEL",
+    help="Purge all conversations with this label, and what agent frameworks keep under it, such as a user's state.",
+)
 @click.option(
     "--before", callback=parse_since, metavar="TIME",
     help="With --trash or --all: only those last active, or deleted, before this date or age (2d, 3h, 15m).",
@@ -76,6 +82,7 @@ def purge(
     sessions: tuple[str, ...],
     trash: bool,
     everything: bool,
+    label: str | None,
     before: datetime | None,
     reason: Reason,
     forget_mirror: str | None,
@@ -91,13 +98,13 @@ def purge(
     that conversations were imported from do not change; those that still exist are listed.
     """
     if forget_mirror is not None:
-        if sessions or trash or everything or before is not None or dry_run:
+        if sessions or trash or everything or label is not None or before is not None or dry_run:
             raise click.UsageError("--forget-mirror cannot be combined with conversations or other options")
         _forget(os.path.abspath(forget_mirror), form)
         return
-    if bool(sessions) + trash + everything != 1:
-        raise click.UsageError("name conversations, or use --trash or --all")
-    if sessions and before is not None:
+    if bool(sessions) + trash + everything + (label is not None) != 1:
+        raise click.UsageError("name conversations, or use --trash, --all or --label")
+    if before is not None and not (trash or everything):
         raise click.UsageError("--before requires --trash or --all")
     if not dry_run and not yes and not can_ask():
         raise click.UsageError("a purge cannot be undone; use --yes to confirm, or --dry-run to preview")
@@ -106,7 +113,13 @@ def purge(
 
         def run(dry_run: bool) -> Receipt:
             return store.sessions.purge(
-                names, trashed=trash, everything=everything, before=before, reason=reason, dry_run=dry_run
+                names,
+                trashed=trash,
+                everything=everything,
+                label=label,
+                before=before,
+                reason=reason,
+                dry_run=dry_run,
             )
 
         would = run(dry_run=True)
