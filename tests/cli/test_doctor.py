@@ -121,3 +121,16 @@ def test_which_sqlite_has_the_wal_reset_bug() -> None:
     bad = [(3, 37, 0), (3, 40, 1), (3, 44, 5), (3, 45, 0), (3, 50, 6), (3, 51, 2)]
     good = [(3, 44, 6), (3, 50, 7), (3, 51, 3), (3, 52, 0), (3, 53, 1)]
     assert [doctor.resets_badly(version) for version in (*bad, *good)] == [True] * len(bad) + [False] * len(good)
+
+
+def test_quick(clew_cli: Run, talk: Callable[..., str], db: str) -> None:
+    """It opens the store and reads from it, for a probe; the exit code says why that fails."""
+    assert clew_cli("doctor", "--quick").code == 3
+    talk("a canary")
+    before = Path(db).read_bytes()
+    done = clew_cli("doctor", "--quick", "--json")
+    assert (done.code, [one["state"] for one in done.json]) == (0, ["ok"])
+    assert "answers in" in done.json[0]["what"]
+    assert Path(db).read_bytes() == before
+    Path(db).write_text("no database")
+    assert clew_cli("doctor", "--quick").code == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 import clew
 from clew.adapters.documents import Documents
 from clew.adapters.keyed import Keyed

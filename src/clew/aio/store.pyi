@@ -518,6 +518,8 @@ class Store(Proxy, of=store.Store):
         """Messages that contain all the words, best match first. No query is a syntax error."""
     async def verify(self, *, since: str | None = None, progress: _Progress | None = None) -> Report:
         """Reads and checks everything: bodies, tree, refs, blobs, log, search index. Reports what is damaged."""
+    async def ping(self, *, write: bool = False) -> float:
+        """Reads a little and returns how many seconds that took, for probes. With `write` also takes the write lock."""
     async def head(self) -> str:
         """A short text, without content, that identifies the present state. Keep it elsewhere, for `verify`."""
     async def backup(self, path: str | os.PathLike[str], *, progress: _Progress | None = None) -> Backup:

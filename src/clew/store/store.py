@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
 from functools import cached_property
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, overload
 
 from msgspec.json import encode
@@ -244,6 +245,18 @@ class Store:
             from clew.upkeep.verify import verify
 
         return verify(self._engine, since=since, progress=progress, checks=[self._parts.search.check])
+
+    def ping(self, *, write: bool = False) -> float:
+        """Reads a little and returns how many seconds that took, for probes. With `write` also takes the write lock.
+
+        Raises what another call would raise now, such as Unavailable, Corrupted or Closed.
+        """
+        started = perf_counter()
+        self.sessions.list(limit=1)
+        if write:
+            with self.transaction():
+                pass
+        return perf_counter() - started
 
     def head(self) -> str:
         """A short text, without content, that identifies the present state. Keep it elsewhere, for `verify`."""
