@@ -114,7 +114,7 @@ def public(module: ModuleType) -> Iterator[tuple[str, object]]:
     "module",
     (
         "clew errors base.ids base.files keys base.messages redaction engine.node store.nodes engine.blobs engine.log "
-        "engine.watch store.session store.sessions store.search.query upkeep.verify backends.contract "
+        "engine.watch store.session store.sessions store.search.query upkeep.verify backends "
         "upkeep.quarantine store.store store.scan store.evaluate engine.audit retention.policy retention "
         "aio aio.retention aio.proxy "
         "testing testing.contract testing.backend records.events store.jsonl records.otel "
@@ -123,7 +123,7 @@ def public(module: ModuleType) -> Iterator[tuple[str, object]]:
         "agents.metadata aio.agents "
         "convert convert.report convert.core testing.snapshots "
         "chat.aio providers.base_url chat.client chat.factory chat.conversation chat.claude_program "
-        "chat.protocols providers.tools testing.providers.protocols testing.providers.server "
+        "chat.protocols providers.tools testing.providers "
         "mcp mcp.tools mcp.http mcp.answers "
         "agents.cpe agents.cpe.reader agents.cpe.importer "
         "sources sources.contract sources.items sources.importer sources.import_all sources.import_log sources.undo "

@@ -97,7 +97,7 @@ COLUMNS = {
 def rows(framework: str) -> None:
     """Prints the rows of one framework: the name of each store and the texts of its cells."""
     sys.path[:0] = [str(ROOT), str(ROOT / "src")]
-    from tests.adapters.databases import Databases
+    from tests.adapters.databases import databases
     from tests.backends.postgres.server import started
 
     from clew.testing.adapters import check
@@ -107,7 +107,7 @@ def rows(framework: str) -> None:
         for row in STORES[framework]:
             driver = f"tests.adapters.{framework}.drivers:{row.driver}"
             with tempfile.TemporaryDirectory() as folder:
-                outcomes = check(driver, Path(folder), server=Databases(server) if row.is_on_server else None)
+                outcomes = check(driver, Path(folder), server=databases(server) if row.is_on_server else None)
             for one in outcomes:
                 print(row.name, one, file=sys.stderr)
             where = "PostgreSQL" if row.is_on_server else row.on

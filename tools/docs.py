@@ -119,7 +119,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
             "store/search/query:Hit",
             "upkeep/verify/findings:Report",
             "backends/problems:Damage",
-            "backends/contract:Backup",
+            "backends/__init__:Backup",
         ],
     ),
     (
@@ -288,7 +288,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
     (
         "clew.chat.recording",
         "Chat clients recorded as they are used: in a session of the store, or as a snapshot.",
-        ["chat/recording/middleware:SavingMiddleware", "chat/recording/autosave:autosave"]
+        ["chat/recording/middleware:SavingMiddleware", "chat/recording/clients:autosave"]
         + [f"chat/recording/clients:{name}" for name in ("SavedClient", "AsyncSavedClient")]
         + [f"chat/recording/resuming:{name}" for name in ("resume", "through_last_answer", "latest_answered")],
     ),
@@ -296,10 +296,10 @@ PARTS: list[tuple[str, str, list[str]]] = [
         "clew.testing.providers",
         "A provider on this machine, for tests.",
         [
-            "testing/providers/server:ProviderServer",
-            "testing/providers/server:Request",
-            "testing/providers/server:self_signed",
-            *(f"testing/providers/protocols:{name}" for name in ("Say", "ToolUse", "Fail", "Send")),
+            "testing/providers:ProviderServer",
+            "testing/providers:Request",
+            "testing/providers:self_signed",
+            *(f"testing/providers:{name}" for name in ("Say", "ToolUse", "Fail", "Send")),
         ],
     ),
     (

@@ -6,22 +6,21 @@ import uuid
 from typing import Any
 from urllib.parse import urlsplit
 
+from clew.testing.adapters import Server
 
-class Databases:
-    """A new database for each check."""
 
-    def __init__(self, server: Any) -> None:
-        self._server = server
+def databases(server: Any) -> Server:
+    """Makes a new database for each check."""
 
-    def url(self) -> str:
-        """The URL of a new, empty database."""
+    def url() -> str:
         name = f"t{uuid.uuid4().hex}"
-        with self._server.connect() as connection:
+        with server.connect() as connection:
             connection.execute(f"CREATE DATABASE {name}")
-        return f"postgresql://clew@/{name}?host={self._server.folder}&port={self._server.port}"
+        return f"postgresql://clew@/{name}?host={server.folder}&port={server.port}"
 
-    def size(self, url: str) -> int:
-        """The bytes of a database on disk."""
-        with self._server.connect() as connection:
+    def size(url: str) -> int:
+        with server.connect() as connection:
             row = connection.execute("SELECT pg_database_size(%s)", [urlsplit(url).path[1:]]).fetchone()
         return int(row[0])
+
+    return Server(url, size)

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from clew import Native, chat
 from clew.errors import Invalid
 from clew.snapshots import SNAPSHOT_VERSION, FileStore, Snapshot, ToolSnapshot, new_snapshot
-from clew.testing.providers import ProviderServer, ToolUse, protocols
+from clew.testing import providers
+from clew.testing.providers import ProviderServer, ToolUse
 from tests.chat.conftest import PERSISTENT, TOKEN, Connect
 
 SYSTEM = "Answer in verse."
@@ -310,9 +311,9 @@ MESSAGES = st.lists(
 @pytest.mark.checklist("A8")
 @pytest.mark.parametrize(
     ("provider", "said", "refuses"),
-    [("claude", claude_said, protocols.refuse_anthropic), ("openai", openai_said, protocols.refuse_completions),
-     ("openai-compatible", openai_said, protocols.refuse_completions),
-     ("gemini", gemini_said, protocols.refuse_gemini)],
+    [("claude", claude_said, providers.refuse_anthropic), ("openai", openai_said, providers.refuse_completions),
+     ("openai-compatible", openai_said, providers.refuse_completions),
+     ("gemini", gemini_said, providers.refuse_gemini)],
 )  # fmt: skip
 @given(drawn=MESSAGES)
 @settings(max_examples=200, deadline=None)

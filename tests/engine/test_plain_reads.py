@@ -34,18 +34,23 @@ def second(store: Store) -> Node:
 
 def test_a_message_is_read_only_as_it_was_written(store: Store, second: Node) -> None:
     """With any bit, length or type of its row changed, neither form reads a message, one by one or in a loop."""
-    engine, run, parent, row = Parts.of(store).engine, run_info(second), parent_key(second), node_row(second)
+    handle, run, parent, row = (
+        Parts.of(store).engine.node_handle,
+        run_info(second),
+        parent_key(second),
+        node_row(second),
+    )
     read = nodes.read_plain(run, parent, row)
     assert read == clew.user("second")
-    assert nodes.read_bodies(engine, run, parent, row[0], [row[1:]]) == [read]
+    assert nodes.read_bodies(handle, run, parent, row[0], [row[1:]]) == [read]
     for column in (1, 2, 3):
         for value in damaged(row[column]):
             changed: NodeRow = (*row[:column], value, *row[column + 1 :])
             assert nodes.read_plain(run, parent, changed) is None
             with pytest.raises(Corrupted):
-                node_payload(Node(engine, run, parent, changed))
+                node_payload(Node(handle, run, parent, changed))
             with pytest.raises(Corrupted):
-                nodes.read_bodies(engine, run, parent, row[0], [changed[1:]])
+                nodes.read_bodies(handle, run, parent, row[0], [changed[1:]])
 
 
 def test_a_message_is_read_only_in_its_place(second: Node) -> None:

@@ -20,6 +20,7 @@ from clew import exports
 from clew.base.messages import Media, Opaque, Text, ToolCall, ToolResult
 from clew.exports.to_markdown import as_typed, fenced, markdown
 from clew.providers.prices import Prices, read_price
+from clew.store.origin import CPE_NOTE
 from clew.store.usage import conversation_usage
 from tests.turns.test_derive import PIXEL
 
@@ -189,3 +190,22 @@ def test_tokens_and_cost_are_those_of_clew_usage(store: clew.Store) -> None:
     own = Prices({"claude-opus-4-5": read_price("input=0 output=1000000")})
     assert "<dt>Cost</dt><dd>$2.00+</dd>" in "".join(exports.html(session, (), prices=own))
     assert "cost: 2.0" in list(exports.markdown(session, (), front_matter=True, prices=own))
+
+
+@pytest.mark.parametrize(
+    ("extra", "facts"),
+    [
+        (
+            {"source": {"tool": "codex", "id": "7", "branch": "main"}},
+            ['tool: "codex"', 'tool_id: "7"', 'git_branch: "main"'],
+        ),
+        ({CPE_NOTE: "a1B2c3"}, ['tool: "cpe"', 'tool_id: "a1B2c3"']),
+        ({"source": {"tool": 7, "id": "7"}}, ['tool_id: "7"']),
+        ({"source": "codex"}, []),
+    ],
+)
+def test_the_origin_is_that_of_lists(store: clew.Store, extra: dict[str, Any], facts: list[str]) -> None:
+    """The facts of an export name the tool, the id there and the branch by the rule of `ls` and the page."""
+    session = store.sessions.create(extra=extra)
+    front = list(exports.markdown(session, (), front_matter=True))
+    assert [line for line in front if line.startswith(("tool:", "tool_id:", "git_branch:"))] == facts

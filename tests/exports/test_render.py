@@ -10,10 +10,10 @@ import pytest
 import clew
 from clew.base.messages import Media, Text, ToolCall, ToolResult
 from clew.exports import html
-from clew.exports.render.diff import render as render_diff
 from clew.exports.render.message import Links, Renderer
 from clew.exports.render.terminal import terminal
 from clew.exports.render.text import LONGEST, code, inline, markdown, prompt
+from clew.exports.render.tools import render_diff
 from clew.turns import diff
 from clew.turns.derive import items
 from clew.turns.model import entry

@@ -43,7 +43,7 @@ ALLOWED = {
     "sources/gemini_cli.py": "Gemini CLI stores messages of Gemini",
     "sources/qwen_code.py": "Qwen Code stores messages of Gemini",
     "testing/backend/reading.py": "a message to store",
-    "testing/providers/server.py": "the scripted server speaks their protocols",
+    "testing/providers.py": "the scripted server speaks their protocols",
     "testing/snapshots.py": "snapshots to store",
 }
 """Modules outside `providers` that name a provider, and why."""

@@ -487,7 +487,7 @@ def test_redaction_knows_every_name_of_a_record() -> None:
 
     from clew.records.frames import StoredFrame
     from clew.records.record_data import RecordFields
-    from clew.redaction.json_texts import KEYS
+    from clew.redaction import KEYS
 
     def names(kind: object) -> set[str]:
         found: set[str] = set()

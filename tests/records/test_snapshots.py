@@ -15,9 +15,8 @@ import pytest
 import clew
 from clew.errors import Corrupted, NotFound
 from clew.records import RecordService, events
-from clew.records.recovery import RECOVERY, Marks
 from clew.records.redactor import Redactor
-from clew.records.repository import Repository
+from clew.records.repository import RECOVERY, Marks, Repository
 from clew.records.service import MAX_PAYLOAD
 from clew.store.parts import Parts
 from clew.store.store import Store

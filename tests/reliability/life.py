@@ -12,7 +12,7 @@ import signal
 import sys
 
 import clew
-from clew.store.search import images
+from clew.store.search import index
 from clew.store.session import delete_session
 from clew.store.store import Store
 from clew.upkeep import rekey
@@ -102,6 +102,6 @@ def go_on(path: str, words: dict[str, str], *, sealed: bool) -> None:
 
 
 if __name__ == "__main__":
-    images.NEW_MESSAGES = 1  # so that the few messages of this life are in images of the index
+    index.NEW_MESSAGES = 1  # so that the few messages of this life are in images of the index
     verb = {"begin": begin, "go_on": go_on}[sys.argv[2]]
     verb(sys.argv[1], json.load(sys.stdin), sealed=sys.argv[3] == "sealed")

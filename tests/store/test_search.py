@@ -104,6 +104,20 @@ def test_the_sessions_of_a_hit(store, monkeypatch):
     assert [hit.session for hit in store.search("shared")] == [fork]
 
 
+def test_the_session_of_a_message_that_its_writer_left(store):
+    """After a rewind, a hit names the oldest session that still has the message, and none for a branch."""
+    first = store.sessions.create()
+    ground, shared = first.append([clew.user("ground"), clew.user("word shared")])
+    first.append(clew.user("word left"))
+    fork = first.fork(at=shared)
+    first.rewind(ground)
+    found = {hit.node.text: (hit.session, hit.sessions) for hit in store.search("word")}
+    assert found == {"word shared": (fork, [fork]), "word left": (None, [])}
+    first.rewind(None)
+    first.append(clew.user("word again"), expect_head=None)
+    assert [hit.session for hit in store.search("ground")] == [fork]
+
+
 @pytest.mark.parametrize("query", ["lint", "x*"])
 def test_a_snippet_stays_short_beside_a_long_word(store, query):
     """A file in base64 is one word; what is shown has at most a few hundred characters, and the match among them."""

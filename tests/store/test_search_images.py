@@ -42,7 +42,7 @@ clew.open(sys.argv[1], key=bytes(range(32))).search("word")
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten messages in a part, and an image of every ten new ones."""
     monkeypatch.setattr("clew.backends.fts_tables.PART", 10)
-    monkeypatch.setattr("clew.store.search.images.NEW_MESSAGES", 10)
+    monkeypatch.setattr("clew.store.search.index.NEW_MESSAGES", 10)
 
 
 @pytest.fixture

@@ -196,8 +196,8 @@ def test_inside_a_transaction(store: clew.Store) -> None:
     assert texts(session.path()) == ["1"]
 
 
-def test_threads_share_commits(store: clew.Store) -> None:
-    """Units of 40 threads, of which every fifth raises: the others are stored once, in any order."""
+def check_shared_commits(store: clew.Store) -> None:
+    """Runs units of 40 threads, of which every fifth raises. The others are stored once, in any order."""
     session, failed = store.sessions.create(), list[int]()
 
     def one(number: int) -> None:
@@ -219,6 +219,11 @@ def test_threads_share_commits(store: clew.Store) -> None:
     assert sorted(failed) == list(range(0, 40, 5))
     assert sorted(int(text) for text in texts(session.path())) == [n for n in range(40) if n % 5]
     assert store.verify().ok
+
+
+def test_threads_share_commits(store: clew.Store) -> None:
+    """A unit of many at once is stored once or not at all, and its own error reaches its caller."""
+    check_shared_commits(store)
 
 
 # -- heads and branches

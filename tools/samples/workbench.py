@@ -16,8 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from clew.testing.providers import ProviderServer, Request
-from clew.testing.providers.protocols import QueuedResponse, Wire
+from clew.testing.providers import ProviderServer, QueuedResponse, Request, Wire
 
 PROGRAMS = Path(os.environ.get("SAMPLE_PROGRAMS", "/tmp/samples-npm"))
 SAMPLES = Path(__file__).parents[2] / "tests" / "sources" / "samples"

@@ -32,8 +32,8 @@ from clew.store.store import trial
 
 BATCH = 4 * 1024 * 1024
 """Bytes that are read and then stored in one transaction; other writers wait for a second or two."""
-_BESIDE = 1024
-"""Bytes added to each line's size, for its overhead in time and memory."""
+BESIDE = 1024
+"""Bytes added to the size of each line or message, for its overhead in time and memory."""
 _KNOWN = frozenset({*metadata.SessionMetadata.__struct_fields__, "mirror"})
 
 
@@ -302,7 +302,7 @@ def _batches(items: Iterable[_Item]) -> Iterator[list[_Item]]:
     batch, size = list[_Item](), 0
     for item in items:
         batch.append(item)
-        size += len(item.data) + _BESIDE
+        size += len(item.data) + BESIDE
         if size >= BATCH:
             yield batch
             batch, size = [], 0

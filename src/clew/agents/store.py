@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import timedelta
 from typing import Any, Self
@@ -21,6 +21,7 @@ from clew.base import codec, ids
 from clew.base.loading import loading
 from clew.base.messages import AnyMessage
 from clew.checkpoints.transfer import copy as copy_checkpoints
+from clew.engine.mirrors import PENDING
 from clew.engine.node import Node
 from clew.engine.receipts import Receipt
 from clew.engine.session_data import directory
@@ -28,6 +29,7 @@ from clew.errors import ClewError, Closed, Corrupted, Invalid, NotFound
 from clew.store import store as core
 from clew.store.session import Session as Conversation
 from clew.store.session import delete_session
+from clew.store.unit import Unit
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -408,9 +410,7 @@ class SessionStore:
         meanwhile. With `dry_run` it reports what it would purge. Raises SweepRefused and removes nothing, unless
         `force` is set, if the clock looks wrong.
         """
-        with loading:
-            from clew.agents.cleanup import clean_up
-        return clean_up(self._store, self._mirror, older_than, dry_run=dry_run, force=force)
+        return _clean_up(self._store, self._mirror, older_than, dry_run=dry_run, force=force)
 
     # -- messages and events
 
@@ -562,3 +562,37 @@ def store_of(sessions: SessionStore) -> core.Store:
 def closes_store(sessions: SessionStore) -> bool:
     """True if closing the sessions also closes their store, for the async twin."""
     return sessions._closes
+
+
+def _clean_up(
+    store: core.Store, mirror: Mirror | None, older_than: timedelta, *, dry_run: bool, force: bool
+) -> CleanupReport:
+    """See `SessionStore.cleanup`."""
+    with loading:
+        from clew.retention import RetentionScan, get_policy
+        from clew.retention.policy import Policy
+    policy = get_policy(store) or Policy(days=None)
+    found = RetentionScan(store, policy, None, (), timedelta(0), only=metadata.is_agents, older_than=older_than)
+    if not force:
+        found.refuse_doubts()
+    would = found.purge_rows(dry_run=True)
+    files = {} if mirror is None else _sizes(store, mirror, would.sessions)
+    receipt = would if dry_run else found.purge_rows()
+    failures = (
+        *((one.session, f"it is kept: {one.why}") for one in found.spared),
+        *((one.session, one.error) for one in receipt.failures),
+    )
+    freed = receipt.bytes
+    if mirror is not None and PENDING + mirror.root not in receipt.pending:
+        freed += sum(files.get(one, 0) for one in receipt.sessions)
+    return CleanupReport(receipt.sessions, freed, failures, receipt)
+
+
+def _sizes(store: core.Store, mirror: Mirror, sessions: Iterable[str]) -> dict[str, int]:
+    """Bytes of sessions and their subagents in a mirror."""
+
+    def families(unit: Unit) -> dict[str, list[str]]:
+        found = {id: unit.session(id, subagent=None, trashed=True) for id in sessions}
+        return {id: list(metadata.family(one)) for id, one in found.items() if one is not None}
+
+    return {id: mirror.size(family) for id, family in store.read(families).items()}

@@ -55,14 +55,14 @@ def insert_chain(
     drafts: Sequence[Draft],
 ) -> list[Node]:
     """Stores `drafts` as a chain from `pos`, the end of a run. `above` holds the facts of the parent."""
-    tree = run.tree
+    tree, handle = run.tree, engine.node_handle
     rows: list[NodeRow] = []
     nodes: list[Node] = []
     with_blobs: list[tuple[Node, frozenset[str]]] = []
     for draft in drafts:
         row = pack_node(run, pos, parent, above, draft)
         rows.append(row)
-        nodes.append(Node(engine, run, parent, row))
+        nodes.append(Node(handle, run, parent, row))
         _, above, parent, _ = row
         pos += 1
         if draft.encoded.blobs:
@@ -197,7 +197,7 @@ class RememberedHeads:
             return None
         self.remember(row.kind, seen, move, info, one[FACTS])
         engine.cleanup.after_write()
-        return Appended([Node(engine, info, parent, one)], move)
+        return Appended([Node(engine.node_handle, info, parent, one)], move)
 
     def append(
         self, tx: Tx, row: RefRow, drafts: Sequence[Draft], expect: bytes | Literal[False] | None

@@ -452,17 +452,18 @@ class Engine:
             box = self.seal.box(wrapped, run_owner(tree, row[POS] >> SEQ_BITS))
         except MISTYPED:
             box = NO_BOX
-        return Node(self, RunInfo(tree, depth, carried, wrapped, box), parent, row)
+        return Node(self.node_handle, RunInfo(tree, depth, carried, wrapped, box), parent, row)
 
     def nodes(self, places: Iterable[NodeLocation]) -> Iterator[Node]:
         """The nodes at these locations, in the same order. Nodes of one run share one `RunInfo`."""
         runs: dict[int, RunInfo] = {}
+        handle = self.node_handle
         for place in places:
             _, _, _, _, parent, row = place
             info = runs.get(row[POS] >> SEQ_BITS)
             if info is None:
                 info = runs[row[POS] >> SEQ_BITS] = run_info(self.node(place))
-            yield Node(self, info, parent, row)
+            yield Node(handle, info, parent, row)
 
     def verify_run(self, tx: Tx, run: RunRow) -> RunRow:
         """`run`, if its signature is valid. Corrupted."""

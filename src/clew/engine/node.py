@@ -1,9 +1,9 @@
 """A stored message and its place in a tree."""
 
 # No `from __future__ import annotations` here: Python would compile the type of each field at every start.
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -81,18 +81,15 @@ class Counters(NamedTuple):
         return self.tokens_in + self.tokens_out
 
 
-class Handles(Protocol):
-    """Makes the handles of nodes. The engine implements it."""
-
-    def node_handle(self, id: bytes) -> str:
-        """The shortest prefix of an id, at least six letters, that is unique among the nodes."""
+Handle = Callable[[bytes], str]
+"""Makes the handle of a node from its id: the engine's `node_handle`."""
 
 
 class Node(msgspec.Struct, eq=False, gc=False):
     """One stored message. It never changes. Its content is decrypted and checked on first access."""
 
     # A Struct, because its constructor is not Python code: a path of 10,000 takes 10.9 ms instead of 13.2.
-    _handles: Handles
+    _handle: Handle
     _run: RunInfo
     _parent: bytes | None
     _row: NodeRow
@@ -106,7 +103,7 @@ class Node(msgspec.Struct, eq=False, gc=False):
     @property
     def handle(self) -> str:
         """A short id to type: at least six letters, more if another node shares them."""
-        return self._handles.node_handle(self._row[ID])
+        return self._handle(self._row[ID])
 
     @property
     def parent_id(self) -> str | None:
@@ -228,7 +225,7 @@ def read_plain(run: RunInfo, parent: bytes | None, row: NodeRow) -> Message | No
 
 
 def read_bodies(
-    handles: Handles, run: RunInfo, parent: bytes | None, first: int, rows: Iterable[BodyRow]
+    handle: Handle, run: RunInfo, parent: bytes | None, first: int, rows: Iterable[BodyRow]
 ) -> list[Message]:
     """The messages of adjacent rows of a run. `read_plain` as one loop: a call for each takes a sixth more."""
     tree, depth, _, _, box = run
@@ -246,7 +243,7 @@ def read_bodies(
                     continue
         except _UNREADABLE:
             pass
-        add(Node(handles, run, None if above is NO_ID else above, (first + len(found), stored, id, body)).message)
+        add(Node(handle, run, None if above is NO_ID else above, (first + len(found), stored, id, body)).message)
         above = id
         depth += 1
     return found

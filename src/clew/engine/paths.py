@@ -37,7 +37,9 @@ def messages(engine: Engine, tx: Tx, pos: int) -> list[Message]:
             place = None if above is None else tx.node_at(above)
             first, above = run.run << SEQ_BITS, run.run << SEQ_BITS | upto
             parent = None if place is None else place.row[ID]
-            some = tx.scan_bodies(first, above, partial(read_bodies, engine, engine.run_info(run), parent, first))
+            some = tx.scan_bodies(
+                first, above, partial(read_bodies, engine.node_handle, engine.run_info(run), parent, first)
+            )
             _ensure_complete(run, some, 0, upto)
             found += some
     except Corrupted:  # reports the same damage as `path`
@@ -130,7 +132,7 @@ def _add(
     """Adds nodes for a run's rows after the id `parent`; returns the last id. Corrupted if one is missing."""
     _ensure_complete(run, rows, first, upto)
     known: list[bytes | None] = [parent, *map(itemgetter(ID), rows)]
-    nodes += map(Node, repeat(engine), repeat(engine.run_info(run)), known, rows)
+    nodes += map(Node, repeat(engine.node_handle), repeat(engine.run_info(run)), known, rows)
     return known[-1]
 
 

@@ -13,7 +13,7 @@ from clew.base.visible import paragraphs, plain
 from clew.engine.node import Node
 from clew.providers.prices import Prices
 from clew.sources.registry import rules_for
-from clew.store.origin import name_of
+from clew.store.origin import name_of, origin_of
 from clew.store.session import Session
 from clew.store.usage import conversation_usage
 from clew.turns import faces
@@ -256,18 +256,17 @@ class _Writer:
 
 
 def _front_matter(session: Session, prices: Prices | None) -> Iterator[str]:
-    source = session.extra.get("source")
-    origin = source if isinstance(source, dict) else {}
+    origin = origin_of(session)
     used = conversation_usage(session, prices).total
     facts = {
         "title": session.title,
         "id": session.id,
         "created": session.created_at.isoformat(),
         "updated": session.updated_at.isoformat(),
-        "tool": origin.get("tool"),
-        "tool_id": origin.get("id"),
+        "tool": origin.tool or None,
+        "tool_id": origin.id or None,
         "project": session.cwd,
-        "git_branch": origin.get("branch"),
+        "git_branch": origin.branch or None,
         "model": session.model,
         "labels": list(session.labels) or None,
         "messages": session.counters.messages,

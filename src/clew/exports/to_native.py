@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
 
+from clew.engine.session_data import SOURCE
 from clew.errors import Invalid
 from clew.sources.documents import DocumentPlace, short_hash, unframe
-from clew.sources.importer import SOURCE
-from clew.sources.layout import FileName, file_records, message_bytes, origin_of
+from clew.sources.layout import FileName, file_records, message_bytes, record_origin
 from clew.store.session import Session
 from clew.store.store import Store
 
@@ -80,7 +80,7 @@ def _tool(session: Session) -> str:
 
 def _origins(session: Session, tool: str) -> Iterator[tuple[tuple[object, ...], _Origin]]:
     """A conversation in its files, each under a key that all conversations of the file have."""
-    origin = origin_of(session)
+    origin = record_origin(session)
     if origin.frame is not None or origin.place is not None:
         # a document is written as a whole: its last form counts
         key = (tool, session.id) if origin.place is None else (tool, origin.place.file)
@@ -136,7 +136,7 @@ def _array(store: Store, group: list[_Origin]) -> Iterator[bytes]:
 
 def _framed(store: Store, session: Session) -> bytes:
     """A conversation inside a document. A message that was deleted since is null."""
-    frame = origin_of(session).frame
+    frame = record_origin(session).frame
     if frame is None:
         return b"".join(one.data for one in message_bytes(session, store))
     by_id: dict[str, bytes] = {}

@@ -21,7 +21,7 @@ from clew.providers.view import parse
 from clew.sources.contract import About, Entry, Home, Part, derived_id
 from clew.sources.documents import FRAME, frame, read_document
 from clew.sources.items import Item, read_beside
-from clew.sources.values import digest, element_bytes, field_bytes, object_or_empty, title_of, tokens, when
+from clew.sources.values import digest, element_bytes, field_bytes, nonblank, object_or_empty, tokens, when
 from clew.sources.vscode import user_folders
 from clew.turns.model import NoteRule, ShowRules, tag
 
@@ -99,8 +99,8 @@ def _session(raw: bytes, manifest: bytes) -> Iterator[Part]:
     name = as_text(fields.get("sessionId")) or as_word(about.get("session_id")) or "session"
     yield About(
         conversation=name,
-        title=title_of(as_dict(about.get("metadata")).get("title")),
-        prompt=title_of(about.get("prompt")),
+        title=nonblank(as_dict(about.get("metadata")).get("title")),
+        prompt=nonblank(about.get("prompt")),
         cwd=as_text(about.get("cwd")),
         model=as_text(about.get("model")),
         version=as_text(as_dict(fields.get("origin")).get("version")),

@@ -19,7 +19,7 @@ from clew.providers.view import parse
 from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
 from clew.sources.documents import FRAME, frame, read_document
 from clew.sources.items import Item, read_beside
-from clew.sources.values import digest, element_bytes, field_bytes, folder_of, object_or_empty, title_of, tokens, when
+from clew.sources.values import digest, element_bytes, field_bytes, folder_of, nonblank, object_or_empty, tokens, when
 
 NAME = "continue"
 FORMAT = "continue-dev"
@@ -54,7 +54,7 @@ def _session(raw: bytes, index: bytes) -> Iterator[Part]:
     if not name:
         yield Skip(None, "the session has no id")
         return
-    title, folder = title_of(fields.get("title")), as_text(fields.get("workspaceDirectory"))
+    title, folder = nonblank(fields.get("title")), as_text(fields.get("workspaceDirectory"))
     yield About(
         conversation=name,
         title=None if title in _NO_TITLE else title,

@@ -15,7 +15,7 @@ from clew.providers.json_values import Json, as_dict, as_list, as_text
 from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id, moment, uuid_or_none
 from clew.sources.items import Item, read_beside
 from clew.sources.lines import JsonLine, head_lines, json_lines
-from clew.sources.values import title_of, tokens
+from clew.sources.values import nonblank, tokens
 from clew.turns.model import ShowRules, tag
 
 NAME = "copilot-cli"
@@ -82,13 +82,13 @@ class _Reader:
         event, said = line.fields, as_dict(line.fields.get("data"))
         kind = as_text(event.get("type")) or ""
         if kind == "session.start":
-            self._session = title_of(said.get("sessionId")) or self._session
+            self._session = nonblank(said.get("sessionId")) or self._session
         name = as_text(event.get("id")) or f"line {line.number}"
         conversation = self._conversation(kind, event, said)
         yield from self._facts(conversation, kind, said)
         is_repeated = name in self._before
         self._before.setdefault(name, self._tails.get(self._session))
-        is_summary = kind == _COMPACTION and bool(title_of(said.get("summaryContent")))
+        is_summary = kind == _COMPACTION and bool(nonblank(said.get("summaryContent")))
         if is_repeated or not (kind in _MESSAGES or is_summary):
             self._rewind(kind, said)
             note = "its id was seen before" if is_repeated else None
@@ -133,9 +133,9 @@ class _Reader:
 
     def _conversation(self, kind: str, event: Json, said: Json) -> str:
         """The session, or the subagent whose event it is: by its own id, or by the call that started it."""
-        agent = title_of(event.get("agentId"))
+        agent = nonblank(event.get("agentId"))
         if agent is None:
-            agent = title_of(said.get("parentToolCallId"))
+            agent = nonblank(said.get("parentToolCallId"))
             if agent is None and kind == "tool.execution_complete":
                 return self._calls.get(as_text(said.get("toolCallId")) or "", self._session)
         return self._session if agent is None else f"{self._session}/{agent}"
@@ -145,20 +145,20 @@ class _Reader:
         if agent and conversation not in self._tails:
             yield About(conversation=conversation, owner=owner, agent=self._agents.get(agent, agent))
         if kind == "subagent.started" and isinstance(call := said.get("toolCallId"), str):
-            self._agents[call] = title_of(said.get("agentName")) or call
+            self._agents[call] = nonblank(said.get("agentName")) or call
         if agent:
             return
         place = as_dict(said.get("context")) if kind in ("session.start", "session.resume") else {}
         if kind == "session.context_changed":
             place = said
-        model = title_of(said.get("selectedModel")) or title_of(said.get("newModel"))
+        model = nonblank(said.get("selectedModel")) or nonblank(said.get("newModel"))
         self._model = model or self._model
         about = About(
             conversation=conversation,
-            cwd=title_of(place.get("cwd")),
-            branch=title_of(place.get("branch")),
-            version=title_of(said.get("copilotVersion")),
-            title=title_of(said.get("title")) if kind == "session.title_changed" else None,
+            cwd=nonblank(place.get("cwd")),
+            branch=nonblank(place.get("branch")),
+            version=nonblank(said.get("copilotVersion")),
+            title=nonblank(said.get("title")) if kind == "session.title_changed" else None,
             model=model,
         )
         if about != About(conversation=conversation):

@@ -33,7 +33,7 @@ from clew.sources.items import SQLITE, Item
 from clew.sources.lines import head_lines, json_lines
 from clew.sources.sqlite import look_up, open_database, row_record, scan, tables
 from clew.sources.trees import Nearest, parents_first
-from clew.sources.values import composed, digest, object_or_empty, title_of, tokens, when
+from clew.sources.values import composed, digest, nonblank, object_or_empty, tokens, when
 from clew.sources.vscode import user_folders
 from clew.turns.model import ShowRules, tag
 
@@ -106,8 +106,8 @@ def read_store(item: Item) -> Iterator[Part]:
             return
         meta = _meta(connection)
         folder = os.path.basename(os.path.dirname(item.member or item.path))
-        name = title_of(meta.get("agentId")) or folder or NAME
-        yield About(conversation=name, title=title_of(meta.get("name")), model=title_of(meta.get("lastUsedModel")))
+        name = nonblank(meta.get("agentId")) or folder or NAME
+        yield About(conversation=name, title=nonblank(meta.get("name")), model=nonblank(meta.get("lastUsedModel")))
         for row in scan(connection, "meta"):
             yield Entry(conversation=name, raw=row_record("meta", row), key=f"meta {row['key']}")
         yield from _messages(connection, name, meta)
@@ -147,7 +147,7 @@ def _messages(connection: sqlite3.Connection, name: str, meta: Json) -> Iterator
             continue
         raw, data = row_record("blobs", rows[0]), rows[0]["data"]
         said = object_or_empty(data) if isinstance(data, str | bytes) else {}
-        if not title_of(said.get("role")):
+        if not nonblank(said.get("role")):
             yield Entry(conversation=name, raw=raw, key=one)
             continue
         if place := _WORKSPACE.search(str(said.get("content"))):
@@ -162,7 +162,7 @@ def _messages(connection: sqlite3.Connection, name: str, meta: Json) -> Iterator
 
 def _list_blobs(connection: sqlite3.Connection, meta: Json) -> list[str]:
     """The names of messages in the root of the conversation."""
-    for row in look_up(connection, "blobs", "id", title_of(meta.get("latestRootBlobId"))):
+    for row in look_up(connection, "blobs", "id", nonblank(meta.get("latestRootBlobId"))):
         if isinstance(row["data"], bytes):
             return [found.hex() for found in _HASH.findall(row["data"])]
     return []
@@ -179,12 +179,12 @@ class _Composer(NamedTuple):
     @property
     def owner(self) -> str | None:
         """The conversation that a subagent's belongs to."""
-        return title_of(self._subagent.get("parentComposerId"))
+        return nonblank(self._subagent.get("parentComposerId"))
 
     @property
     def agent(self) -> str | None:
         about = self._subagent
-        return title_of(about.get("subagentTypeName")) or title_of(about.get("toolCallId"))
+        return nonblank(about.get("subagentTypeName")) or nonblank(about.get("toolCallId"))
 
     @property
     def _subagent(self) -> Json:
@@ -231,7 +231,7 @@ def _composer(connection: sqlite3.Connection, key: str, has_headers: bool) -> _C
     data = {} if row is None else _json(row)
     if row is None or not data:
         return None
-    name = title_of(data.get("composerId")) or key.removeprefix(_COMPOSER)
+    name = nonblank(data.get("composerId")) or key.removeprefix(_COMPOSER)
     header = look_up(connection, HEADERS, "composerId", name) if has_headers else []
     return _Composer(name, row, data, _json(header[0]) if header else {})
 
@@ -240,15 +240,15 @@ def _conversation(connection: sqlite3.Connection, composer: _Composer) -> Iterat
     name, data, header = composer.name, composer.data, composer.header
     place = as_dict(header.get("workspaceIdentifier")) or as_dict(data.get("workspaceIdentifier"))
     folder = as_dict(place.get("uri") or place.get("configPath"))
-    model = title_of(as_dict(data.get("modelConfig")).get("modelName"))
-    listed = [title_of(one.get("bubbleId")) for one in as_list(data.get("fullConversationHeadersOnly"))]
+    model = nonblank(as_dict(data.get("modelConfig")).get("modelName"))
+    listed = [nonblank(one.get("bubbleId")) for one in as_list(data.get("fullConversationHeadersOnly"))]
     names = list(dict.fromkeys(name for name in listed if name is not None))
     if not names and not as_list(data.get("conversation")):
         return
     yield About(
         conversation=name,
-        title=title_of(header.get("name")) or title_of(data.get("name")),
-        cwd=title_of(folder.get("fsPath")) or title_of(folder.get("path")),
+        title=nonblank(header.get("name")) or nonblank(data.get("name")),
+        cwd=nonblank(folder.get("fsPath")) or nonblank(folder.get("path")),
         branch=_branch(header) or _branch(data),
         model=model,
         owner=composer.owner,
@@ -281,7 +281,7 @@ def _inline(name: str, data: Json, at: datetime | None, model: str | None) -> It
     parent: str | None = None
     seen: set[str] = set()
     for number, said in enumerate(as_list(data.get("conversation"))):
-        key = title_of(said.get("bubbleId"))
+        key = nonblank(said.get("bubbleId"))
         key = f"message {number}" if key is None or key in seen else key
         seen.add(key)
         at = _time(said) or at
@@ -298,7 +298,7 @@ def _bubble(
     if said.get("type") == 2:
         counted = as_dict(said.get("tokenCount"))
         used = tokens(input=counted.get("inputTokens") or None, output=counted.get("outputTokens") or None)
-        model = title_of(as_dict(said.get("modelInfo")).get("modelName")) or model
+        model = nonblank(as_dict(said.get("modelInfo")).get("modelName")) or model
         extra = {name: value for name, value in {"usage": used, "model": model}.items() if value is not None}
     return Entry(
         conversation=name,
@@ -328,9 +328,9 @@ def _time(said: Json) -> datetime | None:
 def _branch(data: Json) -> str | None:
     for repository in as_list(data.get("trackedGitRepos")):
         for branch in as_list(repository.get("branches")):
-            if name := title_of(branch.get("branchName")):
+            if name := nonblank(branch.get("branchName")):
                 return name
-    return title_of(data.get("createdOnBranch"))
+    return nonblank(data.get("createdOnBranch"))
 
 
 def is_lines(path: str, head: bytes) -> bool:

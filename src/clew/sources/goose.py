@@ -18,7 +18,7 @@ from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
 from clew.sources.items import SQLITE, Item
 from clew.sources.lines import head_lines, json_lines
 from clew.sources.sqlite import look_up, open_database, row_bytes, row_fields, scan, tables
-from clew.sources.values import digest, field_bytes, object_or_empty, title_of, when
+from clew.sources.values import digest, field_bytes, nonblank, object_or_empty, when
 from clew.turns.model import ShowRules, tag
 
 NAME = "goose"
@@ -96,7 +96,7 @@ def _read_lines(item: Item) -> Iterator[Part]:
 
 
 def _facts(name: str, session: Json) -> Iterator[About]:
-    title = title_of(session.get("name")) or title_of(session.get("description"))
+    title = nonblank(session.get("name")) or nonblank(session.get("description"))
     config = session.get("model_config_json")
     yield About(
         conversation=name,

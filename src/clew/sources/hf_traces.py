@@ -13,7 +13,7 @@ from clew.providers.json_values import as_dict
 from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
 from clew.sources.items import Item
 from clew.sources.lines import head_lines, json_lines
-from clew.sources.values import digest, field_bytes, title_of, when
+from clew.sources.values import digest, field_bytes, nonblank, when
 
 NAME = "hf-traces"
 
@@ -45,21 +45,21 @@ class HFTraces:
                 continue
             kind, said = line.fields.get("type"), as_dict(line.fields.get("message"))
             if kind == "session" and not before:
-                conversation = title_of(line.fields.get("id")) or conversation
+                conversation = nonblank(line.fields.get("id")) or conversation
                 yield About(
                     conversation=conversation,
-                    title=title_of(line.fields.get("name")),
-                    cwd=title_of(line.fields.get("cwd")),
-                    version=title_of(line.fields.get("harness")),
+                    title=nonblank(line.fields.get("name")),
+                    cwd=nonblank(line.fields.get("cwd")),
+                    version=nonblank(line.fields.get("harness")),
                 )
                 at = when(line.fields.get("timestamp")) or at
             at = when(said.get("timestamp")) or at
-            if kind != "message" or title_of(said.get("role")) is None:
+            if kind != "message" or nonblank(said.get("role")) is None:
                 yield Entry(conversation=conversation, raw=line.data, key=f"line {line.number}", created_at=at)
                 continue
             before = digest(before, line.data)
             id = derived_id(NAME, conversation, before)
-            if model := title_of(said.get("model")):
+            if model := nonblank(said.get("model")):
                 yield About(conversation=conversation, model=model)
             yield Entry(
                 conversation=conversation,

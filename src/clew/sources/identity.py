@@ -22,7 +22,7 @@ from clew.engine.node import Node, is_clean_version, node_payload, parent_key
 from clew.engine.session_data import SOURCE
 from clew.providers.neutral import neutral
 from clew.sources.contract import ENVELOPE, Entry, Source, derived_id
-from clew.sources.layout import WHOLE, FileName, origin_of, record_id, renamed_entry, renaming
+from clew.sources.layout import WHOLE, FileName, record_id, record_origin, renamed_entry, renaming
 from clew.sources.values import storable
 from clew.sources.writing import session_id
 from clew.store.session import Session, tree_of
@@ -369,7 +369,7 @@ def _session(store: Store, source: Source, name: str) -> Session | None:
 
 
 def _is_from(session: Session | None, file: FileName) -> bool:
-    return session is not None and file in origin_of(session).files
+    return session is not None and file in record_origin(session).files
 
 
 def _names(name: str) -> list[str]:

@@ -21,7 +21,7 @@ from clew.errors import ClewError
 from clew.sources.contract import ReadMark
 from clew.sources.documents import short_hash
 from clew.sources.items import Item
-from clew.sources.layout import origin_of
+from clew.sources.layout import record_origin
 from clew.sources.values import storable
 from clew.store.origin import CPE_NOTE
 from clew.store.session import Session
@@ -221,7 +221,7 @@ class _Originals:
             return [os.path.join(data.cwd, CPE_FILE)]
         if SOURCE not in extra:
             return []
-        names = [one for one in origin_of(session).files if one is not None]
+        names = [one for one in record_origin(session).files if one is not None]
         return [path for one in names if (path := self._shared.get((one.folder, one.name))) is not None]
 
     @cached_property

@@ -150,7 +150,7 @@ def message_bytes(session: Session, store: Store) -> Iterator[KeptRecord]:
     return (one for one in _read(session, store, lambda _: True) if one.kind == RECORD)
 
 
-def origin_of(session: Session) -> RecordOrigin:
+def record_origin(session: Session) -> RecordOrigin:
     """The files that an imported session came from, with its frame and place."""
     files: dict[str | None, FileName | None] = {}
     frame: bytes | None = None

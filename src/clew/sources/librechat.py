@@ -16,7 +16,7 @@ from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
 from clew.sources.documents import FRAME, frame, read_document
 from clew.sources.items import Item
 from clew.sources.trees import parent_fault, parents_first
-from clew.sources.values import composed, elements, fields, title_of, tokens, when
+from clew.sources.values import composed, elements, fields, nonblank, tokens, when
 
 NAME = "librechat"
 ROOT = "00000000-0000-0000-0000-000000000000"
@@ -56,7 +56,7 @@ class _Message(NamedTuple):
 
 def _conversation(raw: bytes) -> Iterator[Part]:
     chat = parse(raw)
-    name, listed = title_of(chat.get("conversationId")), chat.get("messages")
+    name, listed = nonblank(chat.get("conversationId")), chat.get("messages")
     if name is None or not isinstance(listed, list):
         yield Skip(None, "the conversation has no id or no messages")
         return
@@ -65,11 +65,11 @@ def _conversation(raw: bytes) -> Iterator[Part]:
     parents = {key: one.parent for key, one in found.items()}
     ids = {key: derived_id(NAME, name, key) for key in found}
     head = _newest(found)
-    models = [model for one in found.values() if (model := title_of(one.data.get("model")))]
+    models = [model for one in found.values() if (model := nonblank(one.data.get("model")))]
     yield About(
         conversation=name,
-        title=title_of(chat.get("title")),
-        model=models[-1] if models else title_of(as_dict(chat.get("options")).get("model")),
+        title=nonblank(chat.get("title")),
+        model=models[-1] if models else nonblank(as_dict(chat.get("options")).get("model")),
         head=ids.get(head or ""),
     )
     at = next((time for one in found.values() if (time := when(one.data.get("createdAt")))), when(chat.get("exportAt")))
@@ -129,7 +129,7 @@ def _nested(listed: list[object]) -> dict[str, _Message]:
 
 
 def _key(one: Json, number: int, found: dict[str, _Message]) -> str:
-    key = title_of(one.get("messageId"))
+    key = nonblank(one.get("messageId"))
     return f"message {number}" if key is None or key in found else key
 
 

@@ -16,7 +16,7 @@ from clew.providers.view import parse
 from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
 from clew.sources.documents import FRAME, frame, read_document
 from clew.sources.items import Item
-from clew.sources.values import digest, elements, fields, title_of, tokens, when
+from clew.sources.values import digest, elements, fields, nonblank, tokens, when
 
 NAME = "lm-studio"
 _ENDING = ".conversation.json"
@@ -85,10 +85,10 @@ def _conversation(name: str, raw: bytes) -> Iterator[Part]:
         chosen = said.get("currentlySelected")
         before = keys.get(chosen if type(chosen) is int else 0) or next(iter(keys.values()), before)
     used = as_dict(chat.get("lastUsedModel"))
-    last = title_of(used.get("identifier")) or title_of(used.get("indexedModelIdentifier"))
+    last = nonblank(used.get("identifier")) or nonblank(used.get("indexedModelIdentifier"))
     yield About(
         conversation=name,
-        title=title_of(chat.get("name")),
+        title=nonblank(chat.get("name")),
         model=last or (models[-1] if models else None),
         head=None if before is None else derived_id(NAME, name, before),
     )
@@ -104,7 +104,7 @@ def _value(raw: bytes) -> object:
 def _generation(version: Json) -> tuple[str | None, dict[str, int] | None]:
     """The model of an answer, and the tokens of all its steps; steps of one generation repeat its numbers."""
     infos = [as_dict(step.get("genInfo")) for step in as_list(version.get("steps"))]
-    models = [title_of(one.get("indexedModelIdentifier")) or title_of(one.get("identifier")) for one in infos]
+    models = [nonblank(one.get("indexedModelIdentifier")) or nonblank(one.get("identifier")) for one in infos]
     stats: list[Json] = []
     for info in infos:
         if (one := as_dict(info.get("stats"))) and one not in stats:

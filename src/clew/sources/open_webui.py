@@ -23,7 +23,7 @@ from clew.sources.documents import FRAME, frame, framed_row, read_document, read
 from clew.sources.items import SQLITE, Item
 from clew.sources.sqlite import open_database, row_record, scan, tables
 from clew.sources.trees import parent_fault, parents_first, path_to
-from clew.sources.values import digest, fields, title_of, tokens, when
+from clew.sources.values import digest, fields, nonblank, tokens, when
 
 NAME = "open-webui"
 _TABLE = "chat"
@@ -62,7 +62,7 @@ def _entry(number: int, raw: bytes) -> Iterator[Part]:
     about = parse(raw)
     body = bytes(fields(raw)["chat"]) if isinstance(about.get("chat"), dict) else raw
     chat = as_dict(about.get("chat")) or about
-    name = title_of(about.get("id")) or title_of(chat.get("id"))
+    name = nonblank(about.get("id")) or nonblank(chat.get("id"))
     if name is None:
         yield Skip(number, "the chat has no id")
         return
@@ -99,13 +99,13 @@ def _chat(name: str, about: Mapping[str, Any], chat: Json, body: bytes) -> Gener
     raws = fields(fields(fields(body)["history"])["messages"]) if listed else {}
     messages = {key: message for key, message in listed.items() if isinstance(message, dict) and key in raws}
     parents = {key: _parent(key, message) for key, message in messages.items()}
-    current = title_of(history.get("currentId"))
+    current = nonblank(history.get("currentId"))
     keys = {key: _key(key, message, bytes(raws[key])) for key, message in messages.items()}
     shown = path_to(current, parents)
-    models = [model for key in shown if (model := title_of(messages[key].get("model")))]
+    models = [model for key in shown if (model := nonblank(messages[key].get("model")))]
     yield About(
         conversation=name,
-        title=title_of(about.get("title")) or title_of(chat.get("title")),
+        title=nonblank(about.get("title")) or nonblank(chat.get("title")),
         model=models[-1] if models else None,
         head=derived_id(NAME, name, keys[current]) if current in keys else None,
     )
@@ -138,7 +138,7 @@ def _message(
 
 
 def _parent(key: str, message: Json) -> str | None:
-    above = title_of(message.get("parentId"))
+    above = nonblank(message.get("parentId"))
     return None if above == key else above
 
 

@@ -27,7 +27,7 @@ from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
 from clew.sources.documents import LARGEST, read_document
 from clew.sources.items import SQLITE, Item
 from clew.sources.sqlite import look_up, open_database, row_bytes, row_fields, scan, tables
-from clew.sources.values import digest, element_bytes, field_bytes, object_or_empty, title_of, tokens, when
+from clew.sources.values import digest, element_bytes, field_bytes, nonblank, object_or_empty, tokens, when
 from clew.turns.model import ShowRules, tag
 
 NAME = "opencode"
@@ -152,7 +152,7 @@ def _conversation(session: Json, raw: bytes, messages: Iterable[_Stored], count:
     if not name:
         yield Skip(None, "a session without an id")
         return
-    title = title_of(session.get("title"))
+    title = nonblank(session.get("title"))
     owner = as_text(session.get("parent_id") or session.get("parentID"))
     yield About(
         conversation=name,

@@ -20,7 +20,7 @@ from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
 from clew.sources.documents import read_document
 from clew.sources.items import Item
 from clew.sources.lines import json_lines
-from clew.sources.values import composed, digest, object_or_empty, title_of, tokens, when
+from clew.sources.values import composed, digest, nonblank, object_or_empty, tokens, when
 
 NAME = "otel"
 _INPUT, _OUTPUT, _SYSTEM = "gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions"
@@ -165,16 +165,16 @@ def _call(record: Json, known: Json) -> _Call | None:
     system = _list(known.get(_SYSTEM))
     if system:
         given = [{"role": "system", "parts": system}, *given]
-    named = title_of(known.get("gen_ai.conversation.id"))
+    named = nonblank(known.get("gen_ai.conversation.id"))
     start = when(record.get("startTimeUnixNano")) or when(record.get("timeUnixNano"))
     return _Call(
-        named or f"trace {title_of(record.get('traceId')) or 'unknown'}",
+        named or f"trace {nonblank(record.get('traceId')) or 'unknown'}",
         named is not None,
         given,
         said,
         start,
         when(record.get("endTimeUnixNano")) or start,
-        title_of(known.get("gen_ai.response.model")) or title_of(known.get("gen_ai.request.model")),
+        nonblank(known.get("gen_ai.response.model")) or nonblank(known.get("gen_ai.request.model")),
         tokens(
             input=known.get("gen_ai.usage.input_tokens"),
             output=known.get("gen_ai.usage.output_tokens"),
@@ -184,7 +184,7 @@ def _call(record: Json, known: Json) -> _Call | None:
 
 
 def _messages(value: object) -> list[Json]:
-    return [message for message in _list(value) if title_of(message.get("role"))]
+    return [message for message in _list(value) if nonblank(message.get("role"))]
 
 
 def _list(value: object) -> list[Json]:

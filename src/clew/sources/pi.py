@@ -19,7 +19,7 @@ from clew.sources.contract import About, Entry, Home, Part, derived_id, moment
 from clew.sources.items import Item
 from clew.sources.lines import JsonLine, head_lines, read_lines_with
 from clew.sources.trees import ChainLink, LinkMap
-from clew.sources.values import field_bytes, pieces, title_of, tokens
+from clew.sources.values import field_bytes, nonblank, pieces, tokens
 from clew.turns.model import MessageMark, ShowRules
 
 NAME = "pi"
@@ -109,7 +109,7 @@ class _Reader:
             above = _session_of(as_text(fields.get("parentSession")) or "")
             yield About(conversation=self._name, cwd=as_text(fields.get("cwd")), forked_from=above)
         elif kind == "session_info":
-            yield About(conversation=self._name, title=title_of(fields.get("name")))
+            yield About(conversation=self._name, title=nonblank(fields.get("name")))
         elif kind == "model_change":
             yield About(conversation=self._name, model=as_text(fields.get("modelId")))
 

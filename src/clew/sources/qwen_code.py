@@ -19,7 +19,7 @@ from clew.sources.contract import About, Entry, Home, Part, derived_id, moment
 from clew.sources.items import Item
 from clew.sources.lines import JsonLine, head_lines, read_lines_with
 from clew.sources.trees import ChainLink, LinkMap
-from clew.sources.values import RecordPiece, element_bytes, field_bytes, pieces, title_of, tokens
+from clew.sources.values import RecordPiece, element_bytes, field_bytes, nonblank, pieces, tokens
 from clew.turns.model import ShowRules, tag
 
 NAME = "qwen-code"
@@ -133,7 +133,7 @@ class _Reader:
             branch=as_text(fields.get("gitBranch")) or None,
             version=as_text(fields.get("version")),
             model=as_text(fields.get("model")),
-            title=title_of(payload.get("customTitle")),
+            title=nonblank(payload.get("customTitle")),
             agent=self._agent or ("subagent" if owner else None),
             owner=owner,
             forked_from=as_text(as_dict(fields.get("forkedFrom")).get("sessionId")),

@@ -47,7 +47,7 @@ def storable(text: str) -> str:
     return text.replace("\0", "\ufffd").encode(errors="replace").decode()
 
 
-def title_of(value: object) -> str | None:
+def nonblank(value: object) -> str | None:
     """A text that is not blank; None for everything else."""
     return value if isinstance(value, str) and value.strip() else None
 

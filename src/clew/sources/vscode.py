@@ -22,7 +22,7 @@ from clew.sources.contract import About, Entry, Home, Part, Skip, derived_id
 from clew.sources.documents import FRAME, LARGEST, frame, read_document
 from clew.sources.items import Item, read_beside
 from clew.sources.lines import json_lines
-from clew.sources.values import composed, digest, elements, fields, folder_of, object_or_empty, title_of, tokens, when
+from clew.sources.values import composed, digest, elements, fields, folder_of, nonblank, object_or_empty, tokens, when
 
 EDITORS = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf", "Trae")
 
@@ -96,7 +96,7 @@ class _Chat:
 
     def document(self, raw: bytes) -> Iterator[Part]:
         chat = parse(raw)
-        self._name = title_of(chat.get("sessionId")) or self._name
+        self._name = nonblank(chat.get("sessionId")) or self._name
         listed = chat.get("requests")
         bodies = elements(fields(raw)["requests"]) if isinstance(listed, list) else []
         self._note(listed, [bytes(body) for body in bodies])
@@ -120,7 +120,7 @@ class _Chat:
                 continue
             note = None if _apply(root, line.fields) else "the change does not fit the chat"
             chat = as_dict(root[""])
-            self._name = title_of(chat.get("sessionId")) or self._name
+            self._name = nonblank(chat.get("sessionId")) or self._name
             self._note(chat.get("requests"))
             yield Entry(conversation=self._name, raw=line.data, key=f"line {line.number}", note=note)
         yield from self._messages(as_dict(root[""]))
@@ -129,7 +129,7 @@ class _Chat:
         """Notes the requests that the chat has now."""
         before: str | None = None
         for at, request in enumerate(requests if isinstance(requests, list) else ()):
-            key = title_of(as_dict(request).get("requestId"))
+            key = nonblank(as_dict(request).get("requestId"))
             if key is None or (bodies is not None and key in self._turns):
                 continue
             known = self._turns.get(key)
@@ -143,10 +143,10 @@ class _Chat:
         shown = [
             key
             for request in as_list(chat.get("requests"))
-            if (key := title_of(request.get("requestId"))) is not None
+            if (key := nonblank(request.get("requestId"))) is not None
             and not (request.get("shouldBeRemovedOnSend") or request.get("isHidden"))
         ]
-        models = [model for turn in self._turns.values() if (model := title_of(turn.request.get("modelId")))]
+        models = [model for turn in self._turns.values() if (model := nonblank(turn.request.get("modelId")))]
         last = next(reversed(self._turns), None)
         at = when(chat.get("creationDate"))
         for key, turn in self._turns.items():
@@ -156,9 +156,9 @@ class _Chat:
             return
         yield About(
             conversation=self._name,
-            title=title_of(chat.get("customTitle")) or title_of(chat.get("computedTitle")),
+            title=nonblank(chat.get("customTitle")) or nonblank(chat.get("computedTitle")),
             cwd=self._workspace,
-            branch=title_of(as_dict(chat.get("repoData")).get("localBranch")),
+            branch=nonblank(as_dict(chat.get("repoData")).get("localBranch")),
             model=models[-1] if models else None,
             head=self._tails.get(shown[-1]) if shown else None,
         )
@@ -182,12 +182,12 @@ class _Chat:
         self._tails[key] = id
         if not _has_answer(request):
             return
-        answer = title_of(request.get("responseId"))
+        answer = nonblank(request.get("responseId"))
         if answer is None or answer in self._used or answer in self._turns:
             answer = f"{key} response"
         self._used.add(answer)
         is_finished = not is_last or _is_finished(request)
-        extra: Json = {"model": title_of(request.get("modelId")), "usage": _usage(request)}
+        extra: Json = {"model": nonblank(request.get("modelId")), "usage": _usage(request)}
         known = {name: value for name, value in extra.items() if value is not None}
         said = composed(NAME, request, **known) if raw is None else Native(NAME, raw, extra=known or None)
         if not is_finished:

@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 from clew.engine.node import Node
+from clew.engine.session_data import SOURCE
 from clew.errors import Corrupted
 from clew.store.session import Session
 
@@ -28,7 +29,7 @@ class Origin(NamedTuple):
 
 def origin_of(session: Session) -> Origin:
     """The origin of a session. Corrupted if its data is damaged."""
-    noted, root = session.extra.get("source"), session.extra.get(CPE_NOTE)
+    noted, root = session.extra.get(SOURCE), session.extra.get(CPE_NOTE)
     if isinstance(root, str):
         return Origin("cpe", root)
     if not isinstance(noted, dict):

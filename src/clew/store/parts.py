@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from clew.base.loading import loading
 from clew.engine.engine import Engine
-from clew.engine.refs import Refs
-from clew.store.session_table import SessionParts, SessionTable
+from clew.store.session_table import SessionParts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,15 +32,13 @@ class Stoppable(Protocol):
         """Stops it, and waits for it at most `seconds`. Idempotent."""
 
 
-class Parts:
+class Parts(SessionParts):
     """The engine of a store and the parts that its views share."""
 
     def __init__(self, engine: Engine, *, tidy: bool = True) -> None:
-        self.engine = engine
+        super().__init__(engine)
         self.tidy = tidy
         """Whether closing the store clears remaining traces and objects."""
-        self.refs = Refs(engine)
-        self.table = SessionTable(engine, self.refs)
         self.threads = set[Stoppable]()
         """What the store stops when it is closed."""
         self.closing: list[Callable[[], object]] = []

@@ -27,7 +27,7 @@ from clew.engine.node import Node, body_context, node_payload, node_row, run_inf
 from clew.engine.receipts import Failure, Receipt
 from clew.engine.refs import Refs
 from clew.engine.sealing.envelope import MISTYPED, Box, log_context, ref_context, ref_fields, ref_owner
-from clew.engine.session_data import SessionData, label_set, pack, unpack
+from clew.engine.session_data import SOURCE, SessionData, label_set, pack, unpack
 from clew.errors import Conflict, Corrupted, Invalid, NotFound
 from clew.redaction import Finding, Rules
 from clew.store.parts import Parts
@@ -171,9 +171,9 @@ class _Redaction:
         """The data of a session without titles that were made from the message: a cut title may end in a secret."""
         data, old, new = unpack(payload), self._node.said, self._clean.said
         extra, title = dict(data.extra or {}), titles.renewed(data.title, old, new)
-        origin = extra.get("source")
+        origin = extra.get(SOURCE)
         if isinstance(origin, dict) and isinstance(told := origin.get("title"), str):
-            extra["source"] = {**origin, "title": titles.renewed(told, old, new)}
+            extra[SOURCE] = {**origin, "title": titles.renewed(told, old, new)}
         if (title, extra) == (data.title, data.extra or {}):
             return payload
         return pack(msgspec.structs.replace(data, title=title, extra=extra))

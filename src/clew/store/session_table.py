@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -27,26 +28,6 @@ SCAN = 200
 Edge = tuple[int, int]
 """The rank, or the time of trashing, and the number of the last session of a page."""
 T = TypeVar("T")
-
-
-class SessionParts(Protocol):
-    """The parts of a store that a session uses: see `clew.store.parts.Parts`."""
-
-    @property
-    def engine(self) -> Engine:
-        """Reads and writes."""
-
-    @property
-    def refs(self) -> Refs:
-        """The refs of the store."""
-
-    @property
-    def table(self) -> SessionTable:
-        """The rows of its sessions."""
-
-    @property
-    def purger(self) -> Purger:
-        """Deletes and purges."""
 
 
 class SessionTable:
@@ -333,3 +314,18 @@ def _in_trash(tx: Tx, row: RefRow) -> bool:
     """True for a session in the trash whose owner is not in the trash."""
     owner = None if row.owner is None else tx.ref_at(row.owner)
     return row.trashed_at is not None and (owner is None or owner.trashed_at is None)
+
+
+class SessionParts(ABC):
+    """The parts of a store that a session uses: see `clew.store.parts.Parts`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.refs = Refs(engine)
+        self.table = SessionTable(engine, self.refs)
+        """The rows of its sessions."""
+
+    @property
+    @abstractmethod
+    def purger(self) -> Purger:
+        """Deletes and purges."""

@@ -200,7 +200,7 @@ class Store:
         with loading:
             from clew.upkeep.quarantine import Quarantine
 
-        return Quarantine(self._engine, self._parts.search, self._parts.purger)
+        return Quarantine(self._engine, self._parts.purger, self._parts.search.session_id_of)
 
     @cached_property
     def audit(self) -> Audit:

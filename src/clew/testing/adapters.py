@@ -52,14 +52,13 @@ class Driver(Protocol):
         """Closes the store."""
 
 
-class Server(Protocol):
+class Server(NamedTuple):
     """A database server."""
 
-    def url(self) -> str:
-        """The URL of a new, empty database."""
-
-    def size(self, url: str) -> int:
-        """The bytes of a database on disk."""
+    url: Callable[[], str]
+    """Makes a new, empty database and returns its URL."""
+    size: Callable[[str], int]
+    """The bytes of the database at a URL on disk."""
 
 
 class Outcome(NamedTuple):

@@ -116,7 +116,7 @@ class _Side:
         """The store id in object paths; a copy has another id until it is finished."""
 
     def all(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
-        return [tuple(row) for row in self._reader.execute(sql, values).fetchall()]
+        return [tuple(row) for row in self._reader.execute(sql, values)]
 
     def rows(self, table: Table, after: list[Any]) -> Iterator[tuple[Any, ...]]:
         keys = ", ".join(list(table.columns)[: table.keys])

@@ -50,11 +50,11 @@ class WordIndex(Protocol):
     def remove(self) -> None:
         """Removes the whole index; it can be rebuilt."""
 
-    def forget(self) -> bool:
+    def shred(self) -> bool:
         """Removes the words of deleted messages from the files. False if this is not possible now."""
 
     def refill(self) -> None:
-        """Indexes the messages again that `forget` removed along with deleted ones, if that takes little time."""
+        """Indexes the messages again that `shred` removed along with deleted ones, if that takes little time."""
 
 
 class _RemovedRef(NamedTuple):
@@ -78,7 +78,7 @@ class Purger:
     def __init__(self, engine: Engine, refs: Refs, index: Callable[[], WordIndex]) -> None:
         self._engine = engine
         self._refs = refs
-        self._index = index
+        self.index = index
         self._log = ReceiptLog(engine, refs)
         self.mirrors = Mirrors(engine, refs)
 
@@ -180,7 +180,7 @@ class Purger:
         try:
             return self._engine.write_settled(work, self._is_noted)
         except StorageFull:
-            self._index().remove()  # it can be rebuilt, and frees the space that a deletion needs
+            self.index().remove()  # it can be rebuilt, and frees the space that a deletion needs
             self._engine.backend.make_room()
             return self._engine.write_settled(work, self._is_noted)
 
@@ -340,12 +340,12 @@ class Purger:
         ):
             self._engine.write(work)
         if mark is not None:
-            self._index().refill()
+            self.index().refill()
         return cleared, here
 
     def _wipe(self) -> tuple[str, ...]:
         """Clears the search index, the write-ahead log and the file. Returns the places that could not be cleared."""
-        pending = () if self._index().forget() else ("search",)
+        pending = () if self.index().shred() else ("search",)
         try:
             return pending + self._engine.backend.clean()
         except ClewError:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 from clew.backends import BODY, MAX_SEQ, POS, SEQ_BITS, NodeLocation, QuarantineRow, RefRow, Tx
 from clew.base import ids
@@ -176,19 +176,6 @@ SHARE = 100
 Kind = Literal["quarantined", "restored", "purged"]
 
 
-class SessionFinder(Protocol):
-    """The part of search that the quarantine needs."""
-
-    def forget(self) -> bool:
-        """Removes the words of deleted messages from the index."""
-
-    def remove(self) -> None:
-        """Removes the whole index; the next search builds it again."""
-
-    def session_id_of(self, node: Node) -> str | None:
-        """The id of the session last active among those that have a message."""
-
-
 class Event(NamedTuple):
     """A change to messages in quarantine, without content."""
 
@@ -243,10 +230,10 @@ _Items = list[_Item]
 class Quarantine:
     """The damaged messages of a store."""
 
-    def __init__(self, engine: Engine, search: SessionFinder, purger: Purger) -> None:
+    def __init__(self, engine: Engine, purger: Purger, session_of: Callable[[Node], str | None]) -> None:
         self._engine = engine
-        self._search = search
         self._purger = purger
+        self._session_of = session_of
         self._listeners: Sequence[Callable[[Event], object]] = ()
 
     def sweep(
@@ -442,7 +429,7 @@ class Quarantine:
         body = _damaged_body(row, node)
         session = None
         with suppress(Corrupted):  # the list must work on damaged stores
-            session = self._search.session_id_of(node)
+            session = self._session_of(node)
         return Quarantined(node.id, session, moment(row.created_at), row.why, len(body or b""), body is not None)
 
     def _notify(self, kind: Kind, nodes: tuple[str, ...]) -> None:
@@ -450,9 +437,9 @@ class Quarantine:
         if not nodes:
             return
         if kind == "restored":
-            self._search.remove()  # the index does not expect old messages to appear
+            self._purger.index().remove()  # the index does not expect old messages to appear
         else:
-            self._search.forget()
+            self._purger.index().shred()
         event = Event(kind, moment(self._engine.clock()), nodes)
         for listener in self._listeners:
             with suppress(Exception):

@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 from clew.engine.node import Counters
 from clew.errors import ClewError, Corrupted
 from clew.sources.registry import rules_for
+from clew.store.origin import origin_of
 from clew.store.session import Session
 from clew.store.store import Store
 from clew.store.summaries import briefs
@@ -169,12 +170,10 @@ def _row(store: Store, session: Session, counters: Counters | None, now: datetim
     try:
         head = session.head_id
         last = store.nodes.get(head)[0] if head is not None else None
-        source = session.extra.get("source")
-        branch = source.get("branch") if isinstance(source, dict) else None
         updated = session.updated_at
         return Row(
             session, session.id, session.title or "Untitled", tool_of(session), project_of(session),
-            str(branch or ""), session.model or "", tuple(label for label in session.labels if label != PINNED),
+            origin_of(session).branch, session.model or "", tuple(label for label in session.labels if label != PINNED),
             (counters or session.counters).messages, "No messages" if last is None
             else snippet(last, finder, rules=rules_for(session)),
             session.forked_from is not None, day(updated, now), ago(updated, now), updated.isoformat(),

@@ -21,7 +21,7 @@ from clew.sources.importer import import_item
 from clew.sources.items import items
 from clew.sources.registry import find
 from tests.adapters.commands import run_clew
-from tests.adapters.databases import Databases
+from tests.adapters.databases import databases
 
 THREAD = {"configurable": {"thread_id": "trip", "checkpoint_ns": ""}}
 CALL = {"name": "weather", "args": {"city": "Turin"}, "id": "c"}
@@ -97,7 +97,7 @@ def test_moving_over(tmp_path):
 
 def test_moving_over_from_a_server(tmp_path, pg_server):
     """The threads of a PostgreSQL database are imported by its URL, which is read only; no output has the password."""
-    url = Databases(pg_server).url()
+    url = databases(pg_server).url()
     with PostgresSaver.from_conn_string(url) as theirs:
         theirs.setup()
         talk(theirs)
@@ -112,7 +112,7 @@ def test_moving_over_from_a_server(tmp_path, pg_server):
             expect_conversation(store)
             continues(store, theirs)
     assert not [one for one in tmp_path.iterdir() if one.is_file() and b"hunter2" in one.read_bytes()]
-    other = Databases(pg_server).url().replace("clew@", "clew:hunter2@")
+    other = databases(pg_server).url().replace("clew@", "clew:hunter2@")
     for wrong in (other, other.replace("/t", "/missing"), "postgresql://clew:hunter2@127.0.0.1:1/x"):
         done = run_clew(ours, "import", wrong)
         assert done.returncode != 0

@@ -8,7 +8,7 @@ import pytest
 import clew
 from clew.store import partitions
 from clew.testing import BackendConformance, OpenStore
-from clew.testing.backend.deleting import Beside, Deleting
+from clew.testing.backend.writing import Beside, Deleting
 from tests.engine.objects.server import NodeLocation
 
 KEY = bytes(range(32))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
 import clew
 from clew.engine.session_data import SessionData
 from clew.store.unit import Unit
 from tests.backends.postgres.proxy import Cut, Proxy
+from tests.store.test_unit import check_shared_commits
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -75,24 +74,4 @@ def test_what_was_there_before_proves_nothing(proxy: Proxy) -> None:
 def test_units_share_commits(server) -> None:
     """Units of many threads on a server: each is stored once or not at all, and its own error reaches the caller."""
     with clew.open(server.url()) as store:
-        session, failed = store.sessions.create(), []
-
-        def one(number: int) -> None:
-            def work(unit: Unit) -> None:
-                unit.append(session, [clew.user(str(number))])
-                if number % 5 == 0:
-                    raise ValueError(number)
-
-            try:
-                store.write(work)
-            except ValueError:
-                failed.append(number)
-
-        threads = [threading.Thread(target=one, args=(number,)) for number in range(40)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(failed) == 8
-        assert sorted(int(node.text) for node in session.path()) == [n for n in range(40) if n % 5]
-        assert store.verify().ok
+        check_shared_commits(store)

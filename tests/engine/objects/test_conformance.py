@@ -9,8 +9,7 @@ import pytest
 
 import clew
 from clew.testing import OpenStore
-from clew.testing.backend.appending import Lasting
-from clew.testing.backend.deleting import Beside, Deleting
+from clew.testing.backend.writing import Beside, Deleting, Lasting
 from tests.engine.objects.server import NodeLocation
 
 KEY = bytes(range(32))

@@ -25,6 +25,7 @@ from clew.agents.cpe.reader import (
     rows,
     to_message,
 )
+from clew.agents.importer import BATCH, BESIDE
 from clew.base.messages import Block, Media, Opaque, Text, Thinking
 from clew.engine.engine import wall_clock
 from clew.engine.node import microseconds
@@ -39,10 +40,6 @@ if TYPE_CHECKING:
 
 PART = "clew.cpeconvo.part"
 """Key in a session's `extra` data: its tree is not completely stored yet."""
-BATCH = 4 * 1024 * 1024
-"""Bytes that are read and then stored in one transaction; other writers wait for a second or two."""
-_BESIDE = 1024
-"""Bytes added to each message's size, for its overhead in time and memory."""
 _SPACE = uuid.UUID("5d1c0c5e-0f3b-5a43-9a2f-6d0d3e1f7c11")
 _TRACE = re.compile(r"subagent:(.+):[^:]+")
 
@@ -254,7 +251,7 @@ class CpeTree:
             stack.extend(reversed(self._work.below.get(row.id, [])))
             found = None if there and self._is_stored(row) else _parts(conn, row)
             batch.append((row, found))
-            size += _BESIDE + sum(_size(part) for _, part in found or ())
+            size += BESIDE + sum(_size(part) for _, part in found or ())
             if size >= BATCH and stack:
                 yield batch, False
                 batch, size = [], 0

@@ -16,8 +16,7 @@ killed, the store has the question and every tool call that ran. A partial answe
 ``{"interrupted": true}`` in its free data. `autosave` saves a client as a snapshot instead.
 """
 
-from clew.chat.recording.autosave import autosave
-from clew.chat.recording.clients import AsyncSavedClient, SavedClient
+from clew.chat.recording.clients import AsyncSavedClient, SavedClient, autosave
 from clew.chat.recording.middleware import SavingMiddleware
 from clew.chat.recording.resuming import latest_answered, resume, through_last_answer
 

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from clew.base.messages import Media, Opaque, Text
-from clew.exports.render import diff
 from clew.exports.render.terminal import terminal
 from clew.exports.render.text import (
+    LINE,
     LONGEST,
+    attribute,
     code,
     inline,
     language_of,
@@ -23,6 +24,7 @@ from clew.exports.render.text import (
     plain,
 )
 from clew.turns import faces
+from clew.turns.diff import DiffLine, counts
 from clew.turns.model import ProgramNote, Step
 
 _STATES = {
@@ -69,7 +71,7 @@ def render_step(
     argument = argument if len(argument) <= faces.WIDE else f"{argument[: faces.WIDE - 1]}…"
     lines = [line for panel in panels if isinstance(panel, faces.Diff) for line in panel.lines]
     has_diff = bool(lines) and step.state == "done"
-    ended = diff.summary(lines) if has_diff else inline(faces.summary(step))
+    ended = diff_summary(lines) if has_diff else inline(faces.summary(step))
     open = open or step.kind in _OPEN or (has_diff and len(lines) <= SHORT_DIFF)
     inside = "".join(_panels(step, panels, links, media)) + "".join(map(note, step.notes))
     return (
@@ -138,7 +140,7 @@ def _panel(panel: faces.Panel, media: Callable[[Media], str]) -> str:
             command = f'<span class="a8">$</span> {plain(panel.command)}\n'
             return f'<pre tabindex="0">{command}{terminal(panel.output)}</pre>'
         case faces.Diff():
-            return diff.render(panel.lines, panel.path)
+            return render_diff(panel.lines, panel.path)
         case faces.Code():
             return _output(panel.text, panel.path)
         case faces.Prose():
@@ -213,3 +215,37 @@ def _output(text: str, path: str) -> str:
             pass
     shown = code(text, language_of(path)) if path else plain(text)
     return f'<pre tabindex="0">{shown}</pre>'
+
+
+def diff_summary(lines: list[DiffLine]) -> str:
+    """``+8 −4``."""
+    added, removed = counts(lines)
+    parts = [f'<span class="add">+{added:,}</span>'] if added or not removed else []
+    return " ".join([*parts, *([f'<span class="rem">−{removed:,}</span>'] if removed else [])])
+
+
+def render_diff(lines: list[DiffLine], label: str) -> str:
+    """The diff as a table of lines that scrolls on its own."""
+    shown: list[str] = []
+    size = 0
+    most = limits()
+    while len(shown) < min(most.lines, len(lines)) and size < most.text:
+        line = lines[len(shown)]
+        size += min(len(line.text), LINE)
+        shown.append(_render_line(line))
+    body, left = "".join(shown), len(lines) - len(shown)
+    rest = f'<p class="out-more">{left:,} more lines {most.rest}</p>' if left else ""
+    return (
+        f'<div class="diff-w" tabindex="0" role="region" aria-label="Diff of {attribute(label)}">'
+        f'<div class="diff">{body}</div></div>{rest}'
+    )
+
+
+def _render_line(line: DiffLine) -> str:
+    text = inline(line.text if len(line.text) <= limits().line else f"{line.text[:LINE]}…")
+    if line.kind == "@":
+        return f'<div class="l h"><span>{text}</span></div>'
+    sign = {"+": "+", "-": "−"}.get(line.kind, " ")
+    name = {"+": " p", "-": " d"}.get(line.kind, "")
+    numbers = "".join(f"<i>{'' if number is None else number}</i>" for number in (line.old, line.new))
+    return f'<div class="l{name}">{numbers}<b>{sign}</b><span>{text}</span></div>'

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from clew.testing.backend.appending import Appending, Lasting
-from clew.testing.backend.deleting import Beside, Deleting
-from clew.testing.backend.reading import Reading
-from clew.testing.backend.tree import Moving, Tree
-from clew.testing.backend.watch import Watching
+from clew.testing.backend.reading import Moving, Reading, Tree, Watching
+from clew.testing.backend.writing import Appending, Beside, Deleting, Lasting
 
 __all__ = ["BackendConformance"]
 

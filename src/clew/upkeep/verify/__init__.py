@@ -67,7 +67,7 @@ def check_header(found: Findings) -> None:
 
 def check_epoch(found: Findings) -> None:
     """A sealed store names its key, and its secrets open; a plain one names none."""
-    rows = found.reader.execute("SELECT state, key_id FROM epoch").fetchall()
+    rows = list(found.reader.execute("SELECT state, key_id FROM epoch"))
     if any(damage.what == "epoch" for damage in found.damage) or len(rows) != 1:
         return
     state, key_id = rows[0]
@@ -174,8 +174,7 @@ def read_head(found: Findings) -> StoreHead:
         newest_at=newest,
         newest=_message(found, newest),
         active=[
-            (creation_counter(ref), _hash(key), version)
-            for ref, key, version in found.reader.execute(_ACTIVE).fetchall()
+            (creation_counter(ref), _hash(key), version) for ref, key, version in list(found.reader.execute(_ACTIVE))
         ],
     )
 

@@ -98,7 +98,7 @@ class Findings:
 
     def one(self, sql: str, *values: object) -> Any:
         """The first row, or None. Raises what the driver raises."""
-        return self.reader.execute(sql, values).fetchone()
+        return next(iter(self.reader.execute(sql, values)), None)
 
     def scan(self, table: Table) -> Iterator[tuple[int, Any]]:
         """Every row with its key, in order; None for an unreadable row, which is added as damage."""
@@ -169,7 +169,7 @@ class Findings:
         if table.key_index is not None:
             known = f"SELECT {key} FROM {table.name} INDEXED BY {table.key_index} WHERE {key} > ?"
             try:
-                while found := self.reader.execute(f"{known} ORDER BY {key} LIMIT {_KEYS}", (after,)).fetchall():
+                while found := list(self.reader.execute(f"{known} ORDER BY {key} LIMIT {_KEYS}", (after,))):
                     for (after,) in found:
                         yield after
             except BROKEN as error:

@@ -363,7 +363,7 @@ def check_refs(found: Findings) -> None:
             found.add(ref.kind if ref.kind.isidentifier() else "ref", name, problem, pos=pos, ref=number)
     found.counts["sessions"] = sessions
     orphans = "SELECT DISTINCT ref FROM labels WHERE ref NOT IN (SELECT ref FROM refs) LIMIT 100"
-    for (number,) in found.reader.execute(orphans).fetchall():
+    for (number,) in list(found.reader.execute(orphans)):
         found.add("label", f"labels of ref {number}", "there is no such ref")
 
 
