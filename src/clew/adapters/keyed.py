@@ -15,7 +15,7 @@ import os
 import warnings
 from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any, Self, Union
+from typing import Any, Self
 
 from clew.base import codec, ids
 from clew.base.messages import Native
@@ -30,10 +30,9 @@ from clew.store.store import open as open_store
 from clew.store.unit import Target as Owner
 from clew.store.unit import Unit
 
-if TYPE_CHECKING:
-    from clew import aio
-
-Target = Union[str, os.PathLike[str], Store, "aio.Store"]
+AsyncStore = Any
+"""A store of `clew.aio`, which stands beside this room: an adapter uses the sync store in it."""
+Target = str | os.PathLike[str] | Store | AsyncStore
 """Where an adapter keeps its sessions: a path or a URL to open, or an open store, also an async one."""
 
 

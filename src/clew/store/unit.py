@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, Final, Literal, ParamSpec, TypeVar, cast
 
 from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, HeadState, InsertPoint, Move, RefRow, Tx
 from clew.backends.problems import ODD
@@ -35,9 +35,6 @@ from clew.store.document import Document
 from clew.store.parts import Parts
 from clew.store.session import Session, row_of
 from clew.store.session_table import SESSION, SUBAGENT
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["HEAD", "Document", "Draft", "Unit"]
 
@@ -532,10 +529,10 @@ class Unit:
     @_writes
     def label(self, document: Document, labels: Sequence[str | bytes]) -> None:
         """Replaces the labels of a document. Writes nothing if they are equal."""
-        ref, hashes = document._row.ref, self._label_hashes(labels)
-        if not _has_labels(self._tx, ref, set(hashes)):
+        ref, hashes = document._row.ref, set(self._label_hashes(labels))
+        if not _has_labels(self._tx, ref, hashes):
             self._tx.set_labels(ref, hashes)
-            self._proof = partial(_has_labels, ref=ref, labels=set(hashes))
+            self._proof = partial(_has_labels, ref=ref, labels=hashes)
 
     @_reads
     def has_label(self, document: Document, label: bytes) -> bool:
@@ -630,8 +627,7 @@ class Unit:
         if only:
             tx.blobs.add_uses(_LAST, used)  # or they would be deleted with their last use
             tx.blobs.delete_uses(-row.ref, -row.ref)
-        if used:
-            tx.blobs.add_uses(-row.ref, used)
+        tx.blobs.add_uses(-row.ref, used)
         if only:
             tx.blobs.delete_uses(_LAST, _LAST)
 

@@ -102,25 +102,15 @@ def purge(
             raise click.UsageError("--forget-mirror cannot be combined with conversations or other options")
         _forget(os.path.abspath(forget_mirror), form)
         return
-    if bool(sessions) + trash + everything + (label is not None) != 1:
-        raise click.UsageError("name conversations, or use --trash, --all or --label")
-    if before is not None and not (trash or everything):
-        raise click.UsageError("--before requires --trash or --all")
+    _check_choice(bool(sessions) + (label is not None), trash + everything, before)
     if not dry_run and not yes and not can_ask():
         raise click.UsageError("a purge cannot be undone; use --yes to confirm, or --dry-run to preview")
     with open_existing() as store:
         names, gone = _split_purged(store, sessions) if sessions else (None, set[str]())
 
         def run(dry_run: bool) -> Receipt:
-            return store.sessions.purge(
-                names,
-                trashed=trash,
-                everything=everything,
-                label=label,
-                before=before,
-                reason=reason,
-                dry_run=dry_run,
-            )
+            chosen: Any = {"trashed": trash, "everything": everything, "label": label, "before": before}
+            return store.sessions.purge(names, **chosen, reason=reason, dry_run=dry_run)
 
         would = run(dry_run=True)
         going = [describe_session(store, one) for one in would.sessions[:NAMED]]
@@ -142,6 +132,14 @@ def purge(
         for failure in receipt.failures:
             say(failure.error, "", FAILED)
     ctx.exit(_code(receipt))
+
+
+def _check_choice(named: int, all_of: int, before: datetime | None) -> None:
+    """UsageError unless there is one choice: named by conversations or a label, or all that are in some place."""
+    if named + all_of != 1:
+        raise click.UsageError("name conversations, or use --trash, --all or --label")
+    if before is not None and not all_of:
+        raise click.UsageError("--before requires --trash or --all")
 
 
 def _confirm(would: Receipt, going: list[str], files: dict[str, tuple[str, ...]]) -> bool:
