@@ -48,7 +48,7 @@ class Keyed:
         self._arity, self._forks = arity, forks
         self.labels = label_set(options.pop("labels", ()))
         """The labels of new sessions, and of new documents that no session owns."""
-        store = getattr(target, "sync", target)
+        store: Any = getattr(target, "sync", target)
         self._opened = not isinstance(store, Store)
         self.store = store if isinstance(store, Store) else open_store(store, **options)
         self.tool = tool

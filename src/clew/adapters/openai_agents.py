@@ -155,7 +155,9 @@ class ClewSession(Adapter):
                 end, part = (None if last is None else last.id), []
             origin = {SOURCE: {"tool": TOOL, "id": name}}
             told = self._keyed.labels if session is None else session.data.labels
-            about = SessionData(labels=told, forked_from=session and session.id, forked_at=end, extra=origin)
+            about = SessionData(
+                labels=told, forked_from=None if session is None else session.id, forked_at=end, extra=origin
+            )
             fork = unit.create(about, self._keyed.key(name), at=end, beside=session)
             unit.append(fork, [self._draft(item) for item in part])
 

@@ -37,7 +37,7 @@ class AsyncSqlite(ClewStore):
     async def setup(self):
         pass
 
-    async def sweep_ttl(self):
+    async def sweep_ttl(self):  # type: ignore[override]
         return ClewStore.sweep_ttl(self)
 
 

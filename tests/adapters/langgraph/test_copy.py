@@ -6,6 +6,7 @@ import gc
 import sqlite3
 import weakref
 from contextlib import closing
+from typing import Any
 
 import pytest
 
@@ -145,7 +146,7 @@ def test_a_copy_holds_one_checkpoint_at_a_time(opened):
     class Large(str):
         __slots__ = ("__weakref__",)
 
-    alive: weakref.WeakSet = weakref.WeakSet()
+    alive: weakref.WeakSet[Any] = weakref.WeakSet()
     most = 0
 
     class Counted(InMemorySaver):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -41,8 +42,8 @@ def test_limits_and_pops_count_items(tmp_path):
         call = clew.ToolCall(id="c", name="weather", arguments={})
         store.sessions.latest().append([clew.assistant("Let me see", call), clew.Message("assistant")])
         assert [item.get("type", "text") for item in asyncio.run(ours.get_items(2))] == ["text", "function_call"]
-        assert asyncio.run(ours.pop_item())["type"] == "function_call"
+        popped: Any = [asyncio.run(ours.pop_item())]
+        assert popped[0]["type"] == "function_call"
         assert [item["content"] for item in asyncio.run(ours.get_items())] == ["first", "Let me see"]
-        assert asyncio.run(ours.pop_item())["content"] == "Let me see"
-        assert asyncio.run(ours.pop_item())["content"] == "first"
-        assert asyncio.run(ours.pop_item()) is None
+        popped = [asyncio.run(ours.pop_item()) for _ in range(3)]
+        assert [popped[0]["content"], popped[1]["content"], popped[2]] == ["Let me see", "first", None]

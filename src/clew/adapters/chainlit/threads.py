@@ -420,7 +420,7 @@ def _translate(node: Node, message: Message, before: Record | None) -> list[Reco
     kind, at = f"{message.role}_message", _iso(node.created_at)
     names = {"id": node.id, "threadId": "", "parentId": None, "name": message.role, "type": kind}
     times = {"createdAt": at, "start": at, "end": at}
-    more = {"input": "", "metadata": {}, "tags": None, "isError": False, "streaming": False}
+    more: Record = {"input": "", "metadata": {}, "tags": None, "isError": False, "streaming": False}
     return [{STEP: {**names, **times, **more, "output": "\n".join(texts)}}]
 
 

@@ -76,7 +76,7 @@ def _called(event: Event | None, call: str) -> str:
     """The name of the tool that a call in an event is for. NoForm."""
     for part in (event.content.parts if event is not None and event.content is not None else None) or ():
         if part.function_call is not None and part.function_call.id == call and part.function_call.name:
-            return part.function_call.name
+            return str(part.function_call.name)
     raise NoForm("a tool's result without its call")
 
 

@@ -154,7 +154,8 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
             place = self._states.place(unit, *names, state.id)
             old = None if place.before is None else self._states.read(place.before)
             replaced = old.values.get(MESSAGES) if old is not None and share else None
-            stored = self._channels.store(unit, self.serde, packed, names, replaced and replaced.node)
+            end = None if replaced is None else replaced.node
+            stored = self._channels.store(unit, self.serde, packed, names, end)
             done = msgspec.structs.replace(state, values=stored.values)
             if done != old:
                 self._states.put(unit, stored.session, done, place)
