@@ -47,6 +47,7 @@ ADAPTERS = {
     "pydantic_ai": Adapter("pydantic-ai", "pydantic-ai-slim", ("test_lost_answers",)),
     "strands": Adapter("strands", "strands-agents", ("test_foreign",)),
 }
+CHOICE = "not postgres and not server and not command_line"
 TESTS = ("hypothesis>=6.100", "pytest>=8.3", "pytest-timeout>=2.3")
 
 
@@ -73,14 +74,8 @@ def tested(name: str, adapter: Adapter, requirement: str, which: str) -> tuple[s
     about = f"import importlib.metadata as m; print(m.version({adapter.package!r}))"
     version = subprocess.run([python, "-c", about], capture_output=True, text=True, check=True).stdout.strip()
     files = [f"tests/adapters/{name}/{one}.py" for one in ("test_documents", *adapter.tests)]
-    command = [python, "-m", "pytest", "-p", "no:asyncio", "--confcutdir=tests/adapters", "-x"]
-    run = subprocess.run(
-        [*command, "-k", "not postgres and not server and not command_line", *files],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [python, "-m", "pytest", "-p", "no:asyncio", "--confcutdir=tests/adapters", "-x", "-k", CHOICE, *files]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     passed = run.returncode == 0
     if not passed:
         print(run.stdout[-3000:], file=sys.stderr)

@@ -23,7 +23,7 @@ class NoForm(Exception):
     """A framework has no form for a message; the text says for what in it."""
 
 
-class Shown(NamedTuple, Generic[T]):
+class Translation(NamedTuple, Generic[T]):
     """A message of a session, and what the framework gets for it: one value, several, or none."""
 
     node: Node
@@ -52,16 +52,16 @@ class Translator(Generic[T]):
 
     def values(self, nodes: Iterable[Node]) -> list[T]:
         """What the framework gets for messages, in their order. Corrupted."""
-        return [value for one in self.shown(nodes) for value in one.values]
+        return [value for one in self.pairs(nodes) for value in one.values]
 
-    def shown(self, nodes: Iterable[Node]) -> list[Shown[T]]:
+    def pairs(self, nodes: Iterable[Node]) -> list[Translation[T]]:
         """`values`, with the messages that they are made of. Corrupted."""
-        found: list[Shown[T]] = []
+        found: list[Translation[T]] = []
         last: T | None = None
         for node in nodes:
             own = own_message(node, self._provider)
             values = [self._decode(node, own)] if own is not None else self._foreign(node, last)
-            found.append(Shown(node, values))
+            found.append(Translation(node, values))
             last = values[-1] if values else last
         return found
 

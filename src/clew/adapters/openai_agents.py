@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from clew.adapters.foreign import Shown, Translator, parts_of, result_text
+from clew.adapters.foreign import Translation, Translator, parts_of, result_text
 from clew.adapters.framework import framework
 from clew.adapters.keyed import Adapter, Keyed, Target, check_version, unchanged
 from clew.adapters.threads import in_thread
@@ -127,9 +127,9 @@ class ClewSession(Adapter):
             session = self._keyed.session(unit, self.session_id)
             if session is None:
                 return None
-            found = _translator.shown(unit.path(session, last=1))
+            found = _translator.pairs(unit.path(session, last=1))
             if found and not found[-1].values:  # a message that the SDK has no item for
-                found = _translator.shown(unit.path(session))
+                found = _translator.pairs(unit.path(session))
             last = next((one for one in reversed(found) if one.values), None)
             if last is None:
                 return None
@@ -144,7 +144,7 @@ class ClewSession(Adapter):
             if self._keyed.session(unit, name, trashed=True) is not None:
                 raise Conflict(f"there is a session {name!r}", hint="Use another id.")
             session = self._keyed.session(unit, self.session_id)
-            shown = [] if session is None else _translator.shown(unit.path(session))
+            shown = [] if session is None else _translator.pairs(unit.path(session))
             kept = [(one.node, item) for one in shown for item in one.values][:at]
             last = kept[-1][0] if kept else None
             whole = [item for one in shown if one.node is last for item in one.values]
@@ -155,9 +155,8 @@ class ClewSession(Adapter):
                 end, part = (None if last is None else last.id), []
             origin = {SOURCE: {"tool": TOOL, "id": name}}
             told = self._keyed.labels if session is None else session.data.labels
-            about = SessionData(
-                labels=told, forked_from=None if session is None else session.id, forked_at=end, extra=origin
-            )
+            above = None if session is None else session.id
+            about = SessionData(labels=told, forked_from=above, forked_at=end, extra=origin)
             fork = unit.create(about, self._keyed.key(name), at=end, beside=session)
             unit.append(fork, [self._draft(item) for item in part])
 
@@ -188,9 +187,9 @@ class ClewSession(Adapter):
 
         return _CompactionSnapshot([item for _, item in placed], complete, replace_suffix)
 
-    def _latest(self, limit: int) -> tuple[Session | None, list[Shown[TResponseInputItem]]]:
+    def _latest(self, limit: int) -> tuple[Session | None, list[Translation[TResponseInputItem]]]:
         found = self._keyed.find(self.session_id)
-        return found, [] if found is None else _translator.shown(found.path(last=limit))
+        return found, [] if found is None else _translator.pairs(found.path(last=limit))
 
     def _replace_from(
         self,
@@ -214,7 +213,7 @@ class ClewSession(Adapter):
             kept = path[: next(at for at, node in enumerate(path) if node.id == first)]
             expired = 0
             if prune is not None:
-                shown = _translator.shown(kept)
+                shown = _translator.pairs(kept)
                 expired = next((at for at, one in enumerate(shown) if not all(map(prune, one.values))), len(kept))
             if not expired:
                 unit.append(found, drafts, after=kept[-1].id if kept else None)
@@ -265,9 +264,9 @@ def _items(session: Session, limit: int | None) -> list[TResponseInputItem]:
         return _translator.values(session.path())
     if limit == 0:
         return []
-    found = _translator.shown(session.path(last=limit))
+    found = _translator.pairs(session.path(last=limit))
     if not all(one.values for one in found):  # some are left out
-        found = _translator.shown(session.path())
+        found = _translator.pairs(session.path())
     return [item for one in found for item in one.values][-limit:]
 
 

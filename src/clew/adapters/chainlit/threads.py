@@ -394,7 +394,7 @@ class Threads:
 
     def _records(self, unit: Unit, session: Session) -> list[tuple[Node, Record]]:
         """The messages of a thread with their records."""
-        shown = _translator.shown(unit.path(session))
+        shown = _translator.pairs(unit.path(session))
         found = [(one.node, value) for one in shown for value in one.values]
         for _, record in found:
             if record.get(STEP, {}).get("threadId") == "":  # of another program

@@ -94,7 +94,7 @@ class ClewMemoryService(Service, BaseMemoryService):
         known = unit.known(draft.id for _, draft in drafts)
         missing = [at for at, id in enumerate(stored) if id not in known]
         if missing:  # imported events have ids of their own
-            imported = {event.id: one.node.id for one in events.shown(unit.path(session)) for event in one.values}
+            imported = {event.id: one.node.id for one in events.pairs(unit.path(session)) for event in one.values}
             for at in missing:
                 stored[at] = imported.get(drafts[at][0], stored[at])
         new = [draft for at, (_, draft) in enumerate(drafts) if at in missing and stored[at] == ids.text(draft.id)]

@@ -57,7 +57,7 @@ def _translate(node: Node, message: Message, before: Event | None) -> list[Event
             call = types.FunctionCall(id=part.id, name=part.name, args=part.arguments)
             parts.append(types.Part(function_call=call))
         elif isinstance(part, ToolResult):
-            name = _called(before, part.call_id)
+            name = _tool_name(before, part.call_id)
             answer = {"error" if part.is_error else "result": result_text(part)}
             parts.append(
                 types.Part(function_response=types.FunctionResponse(id=part.call_id, name=name, response=answer))
@@ -72,7 +72,7 @@ def _translate(node: Node, message: Message, before: Event | None) -> list[Event
     ]
 
 
-def _called(event: Event | None, call: str) -> str:
+def _tool_name(event: Event | None, call: str) -> str:
     """The name of the tool that a call in an event is for. NoForm."""
     for part in (event.content.parts if event is not None and event.content is not None else None) or ():
         if part.function_call is not None and part.function_call.id == call and part.function_call.name:

@@ -86,7 +86,7 @@ class Found(NamedTuple):
     state: CheckpointThread
 
 
-class Place(NamedTuple):
+class Insertion(NamedTuple):
     """Where a checkpoint goes: the newest one of its namespace, and the stored one with its id."""
 
     newest: _Newest | None
@@ -164,14 +164,14 @@ class States:
 
     # -- writing
 
-    def place(self, unit: Unit, thread: str, ns: str, id: str) -> Place:
+    def place(self, unit: Unit, thread: str, ns: str, id: str) -> Insertion:
         """Where a checkpoint goes."""
         newest, document = self._find_newest(unit, thread, ns, self._thread_key("ns", thread, ns)) or (None, None)
         if newest is None or (newest.id < id and not newest.unordered):  # its id is higher than all
-            return Place(newest, None)
-        return Place(newest, document if newest.id == id else self.document(unit, thread, ns, id))
+            return Insertion(newest, None)
+        return Insertion(newest, document if newest.id == id else self.document(unit, thread, ns, id))
 
-    def put(self, unit: Unit, owner: Session, state: CheckpointThread, place: Place | None = None) -> Document:
+    def put(self, unit: Unit, owner: Session, state: CheckpointThread, place: Insertion | None = None) -> Document:
         """Stores a checkpoint, or replaces the one with its id; with the blobs that it needs. NotFound."""
         keyed, data = self._keyed, msgspec.json.encode(state)
         key, index = (

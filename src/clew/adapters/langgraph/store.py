@@ -68,7 +68,7 @@ class ClewStore(Adapter, BaseStore):
         self.ttl_config = ttl
         self.index_config = index
         self.embeddings = None if index is None else ensure_embeddings(index.get("embed"))
-        self._fields = [] if index is None else _tokenized(index.get("fields") or ["$"])
+        self._fields = [] if index is None else _tokenize(index.get("fields") or ["$"])
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         ops = list(ops)
@@ -108,7 +108,7 @@ class ClewStore(Adapter, BaseStore):
         results = self._keyed.write(work) if stored or refreshes else self._keyed.read(work)
         for op in puts.values():
             if op.value is None:
-                self._documents.purge(ITEM, _joined(op.namespace), op.key)
+                self._documents.purge(ITEM, _join_names(op.namespace), op.key)
         return results
 
     def _read(self, unit: Unit, op: Op, vectors: _Vectors) -> Result:
@@ -121,7 +121,7 @@ class ClewStore(Adapter, BaseStore):
         return None
 
     def _get(self, unit: Unit, op: GetOp) -> Item | None:
-        document = self._documents.get(unit, ITEM, _joined(op.namespace), op.key)
+        document = self._documents.get(unit, ITEM, _join_names(op.namespace), op.key)
         value = self._documents.value(document)
         if document is None or self._has_expired(value):
             return None
@@ -154,7 +154,7 @@ class ClewStore(Adapter, BaseStore):
         return sorted(found)[op.offset : op.offset + op.limit]
 
     def _put(self, unit: Unit, op: PutOp, vectors: _Vectors) -> None:
-        names = ITEM, _joined(op.namespace), op.key
+        names = ITEM, _join_names(op.namespace), op.key
         before, now = self._documents.get(unit, *names), self._keyed.store.clock()
         old = self._documents.value(before)
         created = now if old is None or self._has_expired(old) else old["created_at"]
@@ -210,7 +210,7 @@ class ClewStore(Adapter, BaseStore):
         """The texts of an item that are indexed, each with its path."""
         if self.embeddings is None or op.value is None or op.index is False:
             return []
-        fields = self._fields if op.index is None else _tokenized(op.index)
+        fields = self._fields if op.index is None else _tokenize(op.index)
         return [
             (path if number == 0 else f"{path}.{number}", text)
             for path, field in fields
@@ -218,17 +218,17 @@ class ClewStore(Adapter, BaseStore):
         ]
 
 
-def _tokenized(paths: Iterable[str]) -> list[tuple[str, Any]]:
+def _tokenize(paths: Iterable[str]) -> list[tuple[str, Any]]:
     """Paths within a value, and their parts; ``$`` is the whole value."""
     return [(path, path if path == "$" else tokenize_path(path)) for path in paths]
 
 
-def _joined(namespace: Namespace) -> str:
+def _join_names(namespace: Namespace) -> str:
     return json.dumps(namespace)
 
 
 def _names(value: Mapping[str, Any]) -> tuple[str, str, str]:
-    return ITEM, _joined(tuple(value["namespace"])), value["key"]
+    return ITEM, _join_names(tuple(value["namespace"])), value["key"]
 
 
 def _fields(value: Mapping[str, Any]) -> dict[str, Any]:

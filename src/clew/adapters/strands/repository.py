@@ -196,7 +196,7 @@ class ClewSessionRepository(Adapter, SessionRepository):
     def _find(self, unit: Unit, session: str, agent: str, number: int) -> tuple[Node, SessionMessage] | None:
         """A message by its number; if several have it, the last one."""
         found = self._conversation(unit, session, agent)
-        shown = [] if found is None else _translator.shown(unit.path(found))
+        shown = [] if found is None else _translator.pairs(unit.path(found))
         for one in reversed(shown):
             for record in one.values:
                 if record.message_id == number:
