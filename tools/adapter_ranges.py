@@ -44,7 +44,7 @@ ADAPTERS = {
     "opentelemetry": Adapter(
         "opentelemetry", "opentelemetry-util-genai", ("test_hook",), ("opentelemetry-sdk", "opentelemetry-test-utils")
     ),
-    "pydantic_ai": Adapter("pydantic-ai", "pydantic-ai-slim", ("test_lost_answers",)),
+    "pydantic_ai": Adapter("pydantic-ai", "pydantic-ai-slim", ()),
     "strands": Adapter("strands", "strands-agents", ("test_foreign",)),
 }
 CHOICE = "not postgres and not server and not command_line"

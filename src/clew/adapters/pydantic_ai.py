@@ -48,7 +48,7 @@ class ClewConversationStore(Adapter, ConversationStore):
     """
 
     def __init__(self, target: Target, **options: Any) -> None:
-        check_version("pydantic-ai-slim", "2.64", "3")
+        check_version("pydantic-ai-slim", "2.66", "3")
         self._keyed = Keyed(target, TOOL, options)
         unchanged(self._keyed)
 
