@@ -21,7 +21,8 @@ pytest := $(if $(CI),tools/repeat.py,-m pytest)
 ADAPTERS := langgraph openai_agents claude litellm google_adk strands agent_framework llama_index chainlit
 TEST_ADAPTERS := $(ADAPTERS:%=test-adapter-%)
 
-.PHONY: $(TEST_ADAPTERS) run test test-full test-adapters adapter-table adapter-ranges test-all check coverage bench soak fix dist clean
+.PHONY: $(TEST_ADAPTERS) run test test-full test-adapters adapter-table adapter-ranges test-all check coverage bench soak fix docs dist \
+  clean
 
 run: $(VENV)/.run
 	@if [ -t 0 ] && [ -t 1 ]; then $(BIN)/clew; else $(BIN)/clew tour; fi
@@ -74,6 +75,16 @@ fix: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/python tools/docs.py
+
+# The site has an environment of its own: what builds it is no tool of the code.
+docs: .venv-site/.made
+	.venv-site/bin/python tools/site.py
+	@echo "The documentation is in site/index.html."
+
+.venv-site/.made: tools/site-requirements.txt
+	@$(PYTHON) -m venv .venv-site
+	@.venv-site/bin/python -m pip install --quiet --disable-pip-version-check -r tools/site-requirements.txt
+	@touch $@
 
 dist: $(VENV)/.made
 	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .

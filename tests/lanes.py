@@ -27,6 +27,7 @@ tests/providers/test_registry.py::test_no_other_module_names_a_provider
 tests/cli/test_chat.py::test_short_names_are_of_models_that_their_makers_know
 
 # longer forms of what others touch
+tests/cli/test_help_examples.py::test_another_example_runs
 tests/crash/test_snapshots.py::test_an_autosaved_answer_survives_a_power_cut[[]files]
 tests/crash/test_kill.py::test_four_writers_survive_kill
 tests/concurrency/test_processes.py::test_a_writer_that_waits_is_next
@@ -45,8 +46,8 @@ tests/adapters/pydantic_ai/test_store.py::test_in_the_command_line[[]sealed]
 tests/adapters/pydantic_ai/test_tenants.py::test_tenants_at_length*
 tests/adapters/test_tenants.py::test_tenants_at_length*
 tests/adapters/pydantic_ai/test_store.py::test_in_the_command_line[[]postgres]
-tests/docs/test_pages.py::test_code_runs[[]docs/how-to/test-a-session-store.md]
-tests/docs/test_pages.py::test_code_runs[[]docs/how-to/rollback.md]
+tests/docs/test_pages.py::test_code_runs[[]docs/how-to/write-an-adapter.md]
+tests/docs/test_pages.py::test_code_runs[[]docs/how-to/back-up.md]
 tests/backends/postgres/test_tls.py::test_the_command_line_says_it_in_one_line
 tests/cli/test_chat.py::test_whoever_closes_the_terminal_keeps_what_arrived*
 tests/cli/test_chat.py::test_a_kill_leaves_the_question_and_a_clean_store
@@ -396,30 +397,23 @@ tests/docs/test_pages.py::test_code_runs[[]docs/how-to/write-a-backend.md]
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/search.md]
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/watch.md]
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/export.md]
-tests/docs/test_pages.py::test_code_runs[[]docs/how-to/import-provider-messages.md]
+tests/docs/test_pages.py::test_code_runs[[]docs/how-to/continue-elsewhere.md]
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/async.md]
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/message-tree.md]
-tests/docs/test_pages.py::test_code_runs[[]docs/how-to/continue-elsewhere.md]
-tests/docs/test_pages.py::test_code_runs[[]docs/how-to/retention.md]
-tests/docs/test_pages.py::test_code_runs[[]docs/how-to/keys.md]
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/delete.md]
+tests/docs/test_pages.py::test_code_runs[[]docs/how-to/keys.md]
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/chat-in-a-terminal.md]
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/mcp.md]
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/damage.md]
-tests/docs/test_pages.py::test_code_runs[[]docs/how-to/restore.md]
-tests/docs/test_pages.py::test_code_runs[[]docs/how-to/object-storage.md]
+tests/docs/test_pages.py::test_code_runs[[]docs/how-to/attachments.md]
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/chat.md]
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/snapshots.md]
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/redact.md]
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/checkpoints.md]
-tests/docs/test_pages.py::test_code_runs[[]docs/how-to/move-a-project.md]
-tests/docs/test_pages.py::test_code_runs[[]docs/how-to/cpe.md]
-tests/docs/test_pages.py::test_code_runs[[]docs/how-to/records.md]
-tests/docs/test_pages.py::test_code_runs[[]docs/how-to/back-up.md]
-tests/docs/test_pages.py::test_code_runs[[]docs/how-to/several-writers.md]
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/settings.md]
+tests/docs/test_pages.py::test_code_runs[[]docs/how-to/records.md]
+tests/docs/test_pages.py::test_code_runs[[]docs/how-to/several-writers.md]
 tests/docs/test_pages.py::test_code_runs[[]docs/how-to/agents.md]
-tests/docs/test_pages.py::test_code_runs[[]docs/how-to/resume-after-a-crash.md]
 tests/docs/test_reference.py::test_all_is_well
 tests/benchmarks/test_smoke.py::*
 

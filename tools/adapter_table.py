@@ -1,6 +1,6 @@
 """Runs the checks of `clew.testing.adapters` with the stores of each framework, and writes the table of the page.
 
-    python tools/adapter_table.py            runs all, and writes docs/how-to/test-a-session-store.md
+    python tools/adapter_table.py            runs all, and writes docs/how-to/write-an-adapter.md
     python tools/adapter_table.py --rows X   runs those of one framework, in an environment that has it, and prints JSON
 
 `make adapter-table` sets up what it needs.
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs/how-to/test-a-session-store.md"
+PAGE = ROOT / "docs/how-to/write-an-adapter.md"
 BEGIN, END = "<!-- begin of the table -->", "<!-- end of the table -->"
 
 

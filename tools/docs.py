@@ -1,7 +1,7 @@
 """Writes the generated pages of docs/reference, and checks the docs as a whole.
 
-    python tools/docs.py           writes docs/reference/{cli,api,errors,checklist}.md and clew.1, and the rooms in
-                                   docs/design.md
+    python tools/docs.py           writes docs/reference/{cli,api,errors,checklist,json}.md, clew.1, json.schema.json,
+                                   and the rooms in docs/design.md
     python tools/docs.py --check   changes nothing; says what is not current, not documented, or linked and not there
 
 The pages come from the source: commands from click, names and sentences from signatures and docstrings, the checklist
@@ -26,7 +26,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from tools import checklist, house  # noqa: E402
+from tools import checklist, house, schemas  # noqa: E402
 from tools.man import manual  # noqa: E402
 
 SOURCE = ROOT / "src/clew"
@@ -356,6 +356,8 @@ def main() -> int:
     """Writes the pages, or checks everything."""
     shown = checklist.items(), checklist.marks()
     pages = {"cli.md": cli_page(), "api.md": api_page(), "errors.md": errors_page(), "clew.1": manual()}
+    pages["json.md"] = WRITTEN + schemas.page()
+    pages[schemas.NAME] = schemas.text()
     pages["checklist.md"] = WRITTEN + checklist.page(*shown)
     if "--check" not in sys.argv[1:]:
         REFERENCE.mkdir(parents=True, exist_ok=True)
@@ -483,14 +485,30 @@ def commands() -> list[tuple[str, click.Command]]:
 def cli_page() -> str:
     """docs/reference/cli.md."""
     from clew.cli import exits
+    from clew.cli.command_list import ENVIRONMENT, GROUPS
     from clew.cli.root import cli
 
     lines = [WRITTEN + "# The command line", "", _prose(cli.help), ""]
     lines += ["Data goes to stdout, everything else to stderr. An ID is a UUID or a handle.", ""]
     lines += ["| command | |", "|---|---|"]
+    titles = {next(iter(rows)): title for title, rows in GROUPS.items()}
     for name, command in commands():
+        if name in titles:
+            lines.append(f"| **{titles[name]}** | |")
         lines.append(f"| [{name}](#{slug(f'clew {name}')}) | {command.get_short_help_str(limit=200)} |")
-    lines += ["", *_epilog(cli), "", "## Exit codes", "", "| code | meaning |", "|---|---|"]
+    lines += [
+        "",
+        "## Environment",
+        "",
+        "```text",
+        ENVIRONMENT,
+        "```",
+        "",
+        "## Exit codes",
+        "",
+        "| code | meaning |",
+        "|---|---|",
+    ]
     lines += [f"| {code} | {meaning} |" for code, meaning in exits.MEANINGS.items()]
     for name, command in commands():
         lines += ["", f"## clew {name}", "", "```text", _usage(name, command), "```", "", _prose(command.help)]

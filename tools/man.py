@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator
-from itertools import islice
 
 import click
 
 import clew
+from clew.cli.command_list import ENVIRONMENT
 from clew.cli.exits import MEANINGS
 from clew.cli.root import cli
 
@@ -36,7 +36,7 @@ def _page() -> Iterator[str]:
     yield ".SH EXIT STATUS"
     for code, meaning in MEANINGS.items():
         yield from (".TP", f".B {code}", _text(meaning))
-    yield from (".SH EXAMPLES AND ENVIRONMENT", *islice(_epilog(cli), 1, None))
+    yield from (".SH ENVIRONMENT", ".nf", *map(_text, ENVIRONMENT.split("\n")), ".fi")
 
 
 def _commands(group: click.Group, above: str = "clew") -> Iterator[tuple[str, click.Command]]:

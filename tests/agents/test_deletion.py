@@ -232,7 +232,7 @@ def test_the_program_forgets_a_mirror(path: Path, root: Path, tmp_path: Path) ->
     assert runner.invoke(cli, ["purge", "--forget-mirror", str(root), "--all", *at]).exit_code == 2
     done = runner.invoke(cli, ["purge", "--forget-mirror", str(root), "--json", *at])
     assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout) == {"mirror": str(root), "pending": True}
+    assert json.loads(done.stdout) == {"schema_version": 1, "mirror": str(root), "pending": True}
     with clew.open(path) as store:
         assert [one.pending for one in store.sessions.receipts()] == [()]
         with pytest.raises(clew.NotFound, match="mirror"):

@@ -53,7 +53,7 @@ def test_a_session_gets_another_title_and_labels(clew_cli, talk):
     """rename and tag change what a session says of itself."""
     session = talk("a")
     assert clew_cli("rename", session, "New", "--json").json["title"] == "New"
-    assert clew_cli("tag", session, "b", "a", "--json").json["labels"] == ["a", "b"]
-    assert ": b" in clew_cli("tag", session, "--remove", "a").err
-    assert clew_cli("tag", session).code == 2
+    assert clew_cli("label", session, "b", "a", "--json").json["labels"] == ["a", "b"]
+    assert ": b" in clew_cli("label", session, "--remove", "a").err
+    assert clew_cli("label", session).code == 2
     assert clew_cli("rename", "zzzzzz", "x").code == 3

@@ -49,7 +49,7 @@ def test_a_shell_completes(name: str, filled: str, tmp_path: Path) -> None:
     with Shell(name, tmp_path) as shell:
         assert "Build: it fails" in shell.type("clew sho\tabc\t\n", "Because.")
         assert "abc123" in shell.type("clew fork abc\t--at mmm1\t --titl\tOther\n", "shares 1 message")
-        shell.type("clew tag xyz\turg\t\n", "labels of conversation xyz789: later, urgent")
+        shell.type("clew label xyz\turg\t\n", "labels of conversation xyz789: later, urgent")
         shell.type("clew config set mod\topu\t\n", "model set to opus-9")
     assert not os.path.exists("owned")
 
@@ -68,7 +68,7 @@ def test_fish_completes(filled: str, tmp_path: Path) -> None:
 def test_what_is_offered(clew_cli: Run, filled: str) -> None:
     """By the names of parameters; also after --db, wherever it stands."""
     assert offered(clew_cli, "clew show ") == ["plain,xyz789", "plain,abc123"]
-    assert offered(clew_cli, "clew restore ") == ["plain,q0q0q0"]
+    assert offered(clew_cli, "clew trash restore ") == ["plain,q0q0q0"]
     assert offered(clew_cli, "clew rewind abc123 ") == ["plain,mmm222", "plain,mmm111"]
     assert offered(clew_cli, "clew config set t") == ["plain,timeout"]
     clew_cli("config", "set", "aliases.swift", "haiku-9")

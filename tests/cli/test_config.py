@@ -41,7 +41,7 @@ def test_the_nearest_counts(unnamed: Run, user: Path, project: Path, tmp_path: P
     """A flag counts before a variable, that before the project, that before the user, that before the default."""
 
     def db(*flags: str, env: dict[str, str] | None = None) -> tuple[str, str]:
-        shown = unnamed(*flags, "config", "show", "--origin", "--json", env=env).json["db"]
+        shown = unnamed(*flags, "config", "show", "--origin", "--json", env=env).json["settings"]["db"]
         return shown["value"], shown["origin"]
 
     assert db() == (str(tmp_path / "data/clew/clew.db"), "default")
@@ -115,7 +115,7 @@ def test_a_secret_is_not_set_and_can_be_taken_out(clew_cli: Run, user: Path) -> 
     user.write_text(f'model = "m"  # mine\n[anthropic]\napi_key = "{TOKEN}"\n')
     assert clew_cli("config", "unset", "anthropic.api_key").code == 0
     assert TOKEN not in user.read_text()
-    assert clew_cli("config", "show", "--json").json["model"] == "m"
+    assert clew_cli("config", "show", "--json").json["settings"]["model"] == "m"
     assert clew_cli("config", "unset", "anthropic.api_key").code == 3
     assert clew_cli("config", "unset", "model.x").code == 3
 
@@ -130,7 +130,7 @@ def test_set_keeps_the_rest_of_the_file(clew_cli: Run, user: Path) -> None:
     assert text.startswith('# mine\nmodel = "b"   # the old one\n')
     assert "# names\nfast = 'x'\nslow = \"y\"" in text
     assert stat.S_IMODE(user.stat().st_mode) == 0o640
-    shown = clew_cli("config", "show", "--json").json
+    shown = clew_cli("config", "show", "--json").json["settings"]
     assert (shown["timeout"], shown["aliases.fast"], shown["aliases.slow"]) == (2.5, "x", "y")
     assert os.listdir(user.parent) == ["config.toml"]
 
@@ -142,9 +142,9 @@ def test_a_new_file_is_for_its_owner(clew_cli: Run, tmp_path: Path) -> None:
     assert stat.S_IMODE(made.stat().st_mode) == 0o600
     assert stat.S_IMODE(made.parent.stat().st_mode) == 0o700
     assert clew_cli("config", "set", "--project", "model", "p", "--json").json["path"] == os.path.abspath(".clew.toml")
-    assert clew_cli("config", "show", "--json").json["model"] == "p"
+    assert clew_cli("config", "show", "--json").json["settings"]["model"] == "p"
     assert clew_cli("config", "unset", "--project", "model").code == 0
-    assert clew_cli("config", "show", "--json").json["model"] == "m"
+    assert clew_cli("config", "show", "--json").json["settings"]["model"] == "m"
 
 
 @pytest.mark.parametrize(
@@ -173,14 +173,14 @@ def test_a_project_does_not_say_where_requests_go(unnamed: Run, user: Path, proj
     """Whoever wrote a project that is only looked at must not get the keys of the reader."""
     project.write_text('base_url = "https://elsewhere.test"\nmodel = "m"\ndb = "x.db"\n')
     done = unnamed("config", "show", "--json")
-    assert (done.code, "base_url" in done.json, done.json["model"]) == (1, False, "m")
+    assert (done.code, "base_url" in done.json["settings"], done.json["settings"]["model"]) == (1, False, "m")
     assert "CLEW_BASE_URL" in done.err
     assert unnamed("append", input=LINE).code == 0  # what needs no requests goes on
     assert unnamed("config", "set", "--project", "base_url", "https://x.test").code == 1
     assert unnamed("config", "show", "--json", env={"CLEW_BASE_URL": "https://mine.test"}).code == 0
     project.unlink()
     unnamed("config", "set", "base_url", "https://mine.test")
-    assert unnamed("config", "show", "--json").json["base_url"] == "https://mine.test"
+    assert unnamed("config", "show", "--json").json["settings"]["base_url"] == "https://mine.test"
 
 
 def test_a_file_of_another_user_is_not_read(unnamed: Run, tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_a_file_of_another_user_is_not_read(unnamed: Run, tmp_path: Path) -> Non
     path.write_text('model = "theirs"\n')
     os.chown(path, 12345, 12345)
     done = unnamed("config", "show", "--json")
-    assert (done.json["model"], "belongs to another user" in done.err) == (None, True)
+    assert (done.json["settings"]["model"], "belongs to another user" in done.err) == (None, True)
 
 
 @pytest.mark.parametrize("text", [b"model = ", b"\xff", b"x" * (1 << 20) + b"=1", b"a=" + b"[" * 5000 + b"]" * 5000])
@@ -230,7 +230,7 @@ def test_the_name_of_a_user_is_no_secret(clew_cli: Run, user: Path) -> None:
     """A server is named with the user who connects to it; the password is elsewhere."""
     url = "postgresql://me@db.test/x"
     assert clew_cli("config", "set", "db", url).code == 0
-    assert clew_cli("config", "show", "--json", env={"CLEW_DB": ""}).json["db"] == url
+    assert clew_cli("config", "show", "--json", env={"CLEW_DB": ""}).json["settings"]["db"] == url
 
 
 def test_an_alias_stands_for_its_model(user: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

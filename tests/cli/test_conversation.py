@@ -119,7 +119,7 @@ def test_delete_as_json(clew_cli, talk):
 def test_a_held_message_stays(clew_cli, talk):
     """A hold keeps what it covers, also from here."""
     id = talk("One")
-    clew_cli("hold", id)
+    clew_cli("hold", "add", id)
     node = clew_cli("show", id, "--json").json["messages"][0]["handle"]
     assert clew_cli("conversation", "delete", node).code == 1
 

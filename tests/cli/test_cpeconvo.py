@@ -223,14 +223,14 @@ def test_a_message_never_stands_for_its_conversation(
     before = clew_cli("conversation", "list", "--json").json
     handle = {one["cpe_id"]: one["handle"] for one in before}["jkl012"]
     for typed in ("jkl012", "abc123", handle):  # a leaf, a root, a leaf by its handle
-        for command in (["purge", "--yes"], ["rm"], ["hold"], ["rename"]):
+        for command in (["purge", "--yes"], ["rm"], ["hold", "add"], ["rename"]):
             done = clew_cli(*command, typed, *(["x"] if command == ["rename"] else []))
             assert (done.code, f"clew conversation delete {typed}" in done.err) == (3, True), (command, done)
             assert "is a message of conversation" in done.err
     assert clew_cli("conversation", "list", "--json").json == before
     conversation = clew_cli("ls", "--json").json["sessions"][-1]["handle"]
     assert clew_cli("rm", conversation).code == 0
-    assert clew_cli("restore", "jkl012").code == 0
+    assert clew_cli("trash", "restore", "jkl012").code == 0
 
 
 @pytest.mark.checklist("D14")

@@ -33,9 +33,9 @@ TAKES: dict[tuple[str, str], tuple[str, list[str]]] = {
     ("rename", "id"): (CONVERSATION, ["rename", "{}", "New"]),
     ("label", "id"): (CONVERSATION, ["label", "{}", "new"]),
     ("rm", "sessions"): (CONVERSATION, ["rm", "{}"]),
-    ("restore", "sessions"): (CONVERSATION, ["restore", "{}"]),
-    ("hold", "sessions"): (CONVERSATION, ["hold", "{}"]),
-    ("release", "sessions"): (CONVERSATION, ["release", "{}"]),
+    ("trash restore", "sessions"): (CONVERSATION, ["trash", "restore", "{}"]),
+    ("hold add", "sessions"): (CONVERSATION, ["hold", "add", "{}"]),
+    ("hold release", "sessions"): (CONVERSATION, ["hold", "release", "{}"]),
     ("purge", "sessions"): (CONVERSATION, ["purge", "--yes", "{}"]),
     ("snapshot show", "snapshot_id"): (SNAPSHOT, ["snapshot", "show", "{}"]),
     ("snapshot save", "session"): (POSITION, ["snapshot", "save", "{}"]),
@@ -51,7 +51,7 @@ TAKES: dict[tuple[str, str], tuple[str, list[str]]] = {
 """What each parameter takes, and a command line with it."""
 ELSEWHERE = {("open", "id")}
 """`open` starts a server."""
-NOTHING_HERE = {"undo", "restore", "checkpoint ls", "checkpoint show", "checkpoint diff",
+NOTHING_HERE = {"undo", "trash restore", "checkpoint ls", "checkpoint show", "checkpoint diff",
                 "quarantine restore", "quarantine purge"}  # fmt: skip
 """Commands that find nothing to act on in the sample."""
 BELOW = {"pqr678": {"pqr678"}, "abc123": {"abc123", "def456", "ghi789", "jkl012", "mno345", "pqr678"}}

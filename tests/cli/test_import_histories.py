@@ -11,6 +11,7 @@ import pytest
 
 import clew
 from tests.sources.made import SESSION, claude_line, jsonl
+from tests.sources.samples import from_sql
 from tests.sources.test_exports import TREE
 
 
@@ -225,6 +226,19 @@ def test_the_table_begins_with_the_largest_history(clew_cli, tmp_path):
     done = clew_cli("import", env={"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / ".config")})
     names = [line.split("  ")[0] for line in done.out.splitlines()[1:3]]
     assert names == ["Roo Code", "Claude Code"]
+
+
+def test_conversations_of_genuine_programs_are_counted_alike(clew_cli, tmp_path):
+    """The table, the report, the list and the JSON agree on a log with a fork that has nothing of its own."""
+    folder = tmp_path / "llm"
+    folder.mkdir()
+    from_sql("llm/logs.sql", folder / "logs.db")
+    env = {"HOME": str(tmp_path), "LLM_USER_PATH": str(folder)}
+    (row,) = (line for line in clew_cli("import", env=env).out.splitlines() if line.startswith("llm "))
+    assert row.split()[2:4] == ["9", "28"]  # conversations, messages
+    done = clew_cli("import", "--yes", env=env)
+    assert done.out.splitlines()[0] == "28 new messages in 9 conversations imported"
+    assert len(clew_cli("ls", "--all", "--json", env=env).json["sessions"]) == 9
 
 
 def test_subagents_and_empty_conversations_are_counted_alike(clew_cli, tmp_path):

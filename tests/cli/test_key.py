@@ -222,6 +222,17 @@ def test_a_passphrase_is_chosen_on_a_terminal(clew_cli: Run, db: str, filled: st
     assert status.out.splitlines()[-1] == "from   a passphrase"
 
 
+@pytest.mark.usefixtures("filled")
+def test_sealing_asks_on_a_terminal(clew_cli: Run, keys: tuple[str, str]) -> None:
+    """Nothing changes without a yes; `--yes` does not ask."""
+    asked = at_a_terminal("key", "seal", "--key-file", keys[0], answers=[("Seal the store?", "n")])
+    assert (asked.code, "nothing was changed" in asked.screen) == (1, True)
+    assert clew_cli("key", "status", "--json").json["state"] == "plain"
+    done = at_a_terminal("key", "seal", "--yes", "--key-file", keys[0])
+    assert (done.code, "Seal the store?" in done.screen) == (0, False)
+    assert clew_cli("key", "status", "--key-file", keys[0], "--json").json["state"] == "sealed"
+
+
 # -- exchanging
 
 

@@ -51,7 +51,7 @@ def test_filters_by_time(clew_cli, talk):
     assert "New" in clew_cli("ls", "--until", "2999-01-01", "-n", "1").out
     none = clew_cli("ls", "--until", "2d")
     assert (none.out, "Leave out --until" in none.err) == ("", True)
-    assert clew_cli("ls", "--trash", "--since", "1h").code == 2
+    assert clew_cli("trash", "ls", "--since", "1h").code == 2
 
 
 def test_a_conversation_without_messages_is_hidden(clew_cli, talk, db):

@@ -18,9 +18,10 @@ import pytest
 import clew
 from clew.base.visible import many, paragraphs, plain
 from clew.cli import exits
+from clew.cli.command_list import COMMANDS
 from clew.cli.output import times
 from clew.cli.output.text import clip, list_counts, readable, width
-from clew.cli.root import COMMANDS, cli
+from clew.cli.root import cli
 from clew.cli.setup.key_sources import VARIABLES
 from clew.cli.setup.settings import SETTINGS
 from clew.providers.registry import PROVIDERS
@@ -107,7 +108,7 @@ def test_alone_off_a_terminal(program):
     for args in ([], ["key"], ["retention"], ["quarantine"]):
         done = program(*args)
         assert (done.code, done.out) == (2, "")
-        assert "Commands:" in done.err
+        assert ("Commands:" if args else "Bring in:") in done.err
 
 
 def test_help_and_version(program):
@@ -378,7 +379,7 @@ def test_stored_text_cannot_command_the_terminal(clew_cli, db):
         ["search", "lint"],
         ["fork", id],
         ["verify"],
-        ["tag", id, HOSTILE],
+        ["label", id, HOSTILE],
         ["rename", id, HOSTILE],
     )
     for command in commands:
@@ -424,7 +425,7 @@ def test_a_locale_without_unicode_still_shows_everything(program, talk):
 
 def test_help_names_what_the_environment_can_say(clew_cli):
     """Every setting and every way to give a key, and the tokens; in lines that fit 80 columns."""
-    shown = clew_cli("--help").out
+    shown = clew_cli("help", "environment").out
     named = [one.variable for one in SETTINGS.values() if one.variable] + [*VARIABLES, "CLEW_PARENT", "CLEW_DEBUG"]
     named += [row.api_keys[0] for row in PROVIDERS.values() if row.api_keys]
     assert [name for name in named if name not in shown] == []
@@ -496,7 +497,7 @@ def test_on_a_terminal(talk):
     assert "word\nword" in on_a_terminal("show", talk("word " * 40), env={"NO_COLOR": "1", "PAGER": ""})[1]
     code, screen = on_a_terminal(env={"TERM": "dumb"})
     assert code == 0
-    assert "Commands:" in screen
+    assert "Bring in:" in screen
     assert on_a_terminal("ls", env={"PAGER": "sed s/title/paged/"})[1].count("A paged") == 1
 
 

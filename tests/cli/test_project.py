@@ -275,7 +275,7 @@ def test_p20_a_file_that_is_a_link_out_is_refused(around: Surroundings, clew_cli
     (around.project / ".clew.toml").unlink()
     (around.project / "real.toml").write_text('model = "ours"\n')
     (around.project / ".clew.toml").symlink_to("real.toml")
-    assert clew_cli("config", "show", "--json").json["model"] == "ours"
+    assert clew_cli("config", "show", "--json").json["settings"]["model"] == "ours"
 
 
 def test_p20_what_may_not_be_read_is_not_written(around: Surroundings, clew_cli: Run) -> None:

@@ -46,7 +46,7 @@ def test_what_is_purged_is_gone(clew_cli: Run, talk: Talk, db: str) -> None:
     assert "all traces in the files are cleared" in done.out
     assert traces(db) == 0
     assert left(clew_cli) == [other]
-    assert clew_cli("show", session).code == clew_cli("restore", session).code == 3
+    assert clew_cli("show", session).code == clew_cli("trash", "restore", session).code == 3
     receipt = clew_cli("purge", other, "--yes", "--json", "--reason", "workspace-reset").json
     assert (receipt["sessions"], receipt["messages"], receipt["pending"]) == ([other], 1, [])
     assert receipt.pop("originals") == []
@@ -152,7 +152,7 @@ def test_what_is_to_be_purged_has_to_be_said(clew_cli: Run, talk: Talk, tmp_path
 def test_a_dry_run_changes_nothing(clew_cli: Run, talk: Talk, db: str) -> None:
     """It needs no --yes, and says the same numbers."""
     session, held = talk("a", "b"), talk("c")
-    clew_cli("hold", held)
+    clew_cli("hold", "add", held)
     with closing(sqlite3.connect(db)) as conn:
         dump = list(conn.iterdump())
     would = clew_cli("purge", "--all", "--dry-run", "--json")
@@ -167,7 +167,7 @@ def test_a_dry_run_changes_nothing(clew_cli: Run, talk: Talk, db: str) -> None:
 def test_what_cannot_go_is_told(clew_cli: Run, talk: Talk) -> None:
     """A held session stays: exit 8 if others went, 1 if none did."""
     session, held = talk("a"), talk("b")
-    clew_cli("hold", held)
+    clew_cli("hold", "add", held)
     done = clew_cli("purge", held, "--yes")
     assert (done.code, done.out) == (1, "nothing was purged\n")
     assert "is held" in done.err

@@ -137,7 +137,7 @@ def test_strict_purges_at_once(clew_cli, damaged):
 def test_what_is_held_is_not_purged(clew_cli, damaged):
     """purge refuses it, and a strict sweep keeps its bytes; both name the session."""
     session, node = damaged
-    clew_cli("hold", session)
+    clew_cli("hold", "add", session)
     done = clew_cli("quarantine", "sweep", "--strict")
     assert (done.code, done.out) == (0, f"{node}\n")
     assert f"conversation {session}: it is held" in done.err

@@ -131,11 +131,11 @@ def test_help_names_every_kind(clew_cli, command):
 def test_the_settings_redact_whatever_is_stored(clew_cli, talk, db, tmp_path, monkeypatch):
     """Every command that stores goes by them; a project cannot switch it off, and who only reads needs no rules."""
     assert clew_cli("config", "set", "redact", "secrets, email").code == 0
-    assert clew_cli("config", "show", "--json").json["redact"] == "secrets email"
+    assert clew_cli("config", "show", "--json").json["settings"]["redact"] == "secrets email"
     done = clew_cli("append", "--title", f"T {CANARY}", input=json.dumps({"text": f"x {CANARY} a@example.org"}))
     assert done.lines[0]["redacted"] == ["email", "github-token"]
     session = done.err.split()[1]
-    clew_cli("tag", session, f"l-{CANARY}")
+    clew_cli("label", session, f"l-{CANARY}")
     clew_cli("fork", session, "--title", f"F {CANARY}")
     clew_cli("run", "--as", "x", f"say {CANARY}")
     (tmp_path / "talk.json").write_bytes(new_snapshot(provider="claude", system_prompt=CANARY).to_json())
@@ -186,10 +186,10 @@ def test_a_shared_message_is_redacted_everywhere(clew_cli, talk):
     clew_cli("append", session, input='{"text": "otherwise"}')
     would = clew_cli("redact", "--apply", first, "--dry-run")
     assert f"  in {fork} (Other)" in would.out and "(Keys)" in would.out
-    clew_cli("hold", fork)
+    clew_cli("hold", "add", fork)
     held = clew_cli("redact", "--apply", first, "--yes")
     assert (held.code, "is held" in held.err) == (1, True)
-    clew_cli("release", fork)
+    clew_cli("hold", "release", fork)
     done = clew_cli("redact", "--apply", first, "--yes")
     assert (done.code, f"  in {fork} (Other)" in done.out, "receipt" in done.out) == (0, True, True)
     for one in (session, fork):

@@ -123,7 +123,7 @@ def test_what_stays_is_told(clew_cli, aged, db):
         ago = FakeClock(int(store.sessions.get(old).updated_at.timestamp() * 1e6))
     with clew.open(db, clock=ago) as store:
         trace = store.sessions.create(agent="a", owner=store.sessions.get(owner)).id
-    clew_cli("hold", trace, held)
+    clew_cli("hold", "add", trace, held)
     clew_cli("retention", "set", "--days", "30")
     done = clew_cli("retention", "preview")
     assert f"kept 1 message of {old}: shared with {fork.id}" in done.out
@@ -212,7 +212,7 @@ def test_the_audit_is_shown(clew_cli, aged, talk):
     (old,) = aged(40)
     session = talk("a")
     assert (clew_cli("audit").out, clew_cli("audit").err) == ("", "The audit log is empty.\n")
-    clew_cli("hold", session, "--reason", "secret")
+    clew_cli("hold", "add", session, "--reason", "secret")
     clew_cli("retention", "set", "--days", "30")
     clew_cli("retention", "sweep")
     lines = clew_cli("audit").out.splitlines()
@@ -238,7 +238,7 @@ def test_a_user_without_a_name_is_nobody(clew_cli, talk, monkeypatch, user):
         return user
 
     monkeypatch.setattr(getpass, "getuser", getuser)
-    clew_cli("hold", talk("a"))
+    clew_cli("hold", "add", talk("a"))
     assert [deed["actor"] for deed in clew_cli("audit", "--json").json] == [None]
     assert clew_cli("audit").out.split()[-1] == "-"
 

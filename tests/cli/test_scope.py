@@ -113,4 +113,4 @@ def test_subagents(clew_cli: Run, tmp_path: Path) -> None:
     assert f"of {owner['handle']} One" in line
     assert clew_cli("ls", "--subagents", "--json").json["sessions"][0]["agent"] == "scout"
     assert "Look" not in clew_cli("ls").out
-    assert json.dumps(owner["id"]) not in clew_cli("ls", "--trash", "--json").out
+    assert json.dumps(owner["id"]) not in clew_cli("trash", "ls", "--json").out

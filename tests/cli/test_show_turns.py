@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import clew
 from clew.cli.output.conversation import Look, item_lines
 from clew.sources.claude_code import ClaudeCode
 from tests.cli.test_program import on_a_terminal
@@ -25,6 +26,20 @@ def test_system_prompts_are_a_line(clew_cli, talk):
     assert LONG.strip() not in clew_cli("show", session).out
     assert LONG.strip() in clew_cli("show", session, "--unfold").out
     assert "▸ System prompt: Be brief." in clew_cli("show", talk({"role": "system", "text": "Be brief."}, "a")).out
+
+
+def test_a_summary_is_a_line(clew_cli, db, talk):
+    """What a compaction tells the model is one line until --unfold, which shows it as Markdown."""
+    session = talk("Hello", {"role": "assistant", "text": "Hi"})
+    with clew.open(db) as store:
+        (found,) = store.sessions.list()
+        found.compact(clew.user(f"A **summary**. {LONG}"))
+        found.append(clew.user("And now?"))
+    shown = clew_cli("show", session).out
+    assert "Compacted here." in shown
+    assert "▸ Summary, 62 words" in shown
+    assert "Be brief." not in shown
+    assert "A **summary**. Be brief." in clew_cli("show", session, "--unfold").out
 
 
 def test_hostile_text_obeys_no_terminal():

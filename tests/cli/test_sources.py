@@ -112,8 +112,8 @@ def test_a_plain_store_is_not_opened_with_a_key(clew_cli: Run, talk: Callable[..
 
 
 def test_help_names_every_way(clew_cli: Run) -> None:
-    """`clew --help` lists each variable."""
-    text = clew_cli("--help").out
+    """`clew help environment` lists each variable."""
+    text = clew_cli("help", "environment").out
     assert all(name in text for name in VARIABLES)
     assert len(NEW_VARIABLES) == len(VARIABLES)
 

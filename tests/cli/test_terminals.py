@@ -107,7 +107,7 @@ def test_no_command_lets_stored_text_reach_the_terminal(name: str, clew_cli: Run
         shown = _SGR.sub("", done.out + done.err) if env else done.out + done.err
         assert not COMMANDING.search(shown), (form, env, shown)
         said += shown
-    assert "\\x1b" in said or "\\u001b" in said or name not in (*READS[:4], "fork", "rm", "restore", "hold")
+    assert "\\x1b" in said or "\\u001b" in said or name not in (*READS[:4], "fork", "rm", "trash restore", "hold add")
 
 
 @pytest.mark.parametrize("form", ["jsonl", "markdown", "html"])

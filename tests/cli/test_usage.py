@@ -64,6 +64,19 @@ def test_by(clew_cli: Any, by: str, rows: dict[str, int | None]) -> None:
     assert found["prices"] == Prices().date
 
 
+def test_models_have_short_names(clew_cli: Any, db: str) -> None:
+    """A model is called as people call it, and by its whole name where two would be called the same."""
+    with clew.open(db) as store:
+        session = store.sessions.create()
+        for model in (OPUS, "gemini-2.5-pro@20260101", "gemini-2.5-pro"):
+            session.append(clew.assistant("A", model=model, usage=clew.Usage(input=10, output=5)))
+    for command in (("usage", "--by", "model"), ("stats",)):
+        out = clew_cli(*command, env={"COLUMNS": "120"}).out
+        assert "Opus 4.5 " in out
+        assert OPUS not in out
+        assert "gemini-2.5-pro@20260101 " in out
+
+
 @pytest.mark.usefixtures("filled")
 def test_as_text(clew_cli: Any) -> None:
     """Bars, the day of the prices, and what is unknown once; at most 80 columns."""

@@ -76,7 +76,7 @@ def arguments(name: str, command: click.Command, crashed: Crashed, work: Path) -
     words |= {"source": str(crashed.path), "target": str(work / "copy.db")}
     words["folder"] = str(tree(work.parent / "tree"))
     words |= {"old": "/src", "new": "/elsewhere", "setting": "model", "value": "m", "shell": "bash"}
-    other = {"restore": crashed.trashed, "quarantine restore": crashed.spoiled}
+    other = {"trash restore": crashed.trashed, "quarantine restore": crashed.spoiled}
     other |= {"conversation print": crashed.node, "conversation delete": crashed.loose}
     other |= dict.fromkeys(("snapshot show", "snapshot restore", "snapshot convert", "snapshot rm"), crashed.snapshot)
     given = [

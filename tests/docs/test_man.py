@@ -6,7 +6,7 @@ import subprocess
 
 from tools.man import manual
 
-from clew.cli.root import COMMANDS
+from clew.cli.command_list import COMMANDS
 from tests.reliability.tools import need
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from clew.cli.root import COMMANDS
+from clew.cli.command_list import COMMANDS
 from tests.docs.page import blocks, commands, program
 
 ROOT = Path(__file__).parents[2]

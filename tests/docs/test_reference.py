@@ -58,14 +58,14 @@ def test_a_broken_link_is_told(docs: dict[str, Any], tmp_path: Path) -> None:
 
 
 def test_every_column_is_explained() -> None:
-    """The design names every table of the format, and every column of each."""
+    """The format names every table of the format, and every column of each."""
     script = "".join(
         one.read_text(encoding="utf-8") for one in sorted((ROOT / "src/clew/backends/sql").glob("0*.sqlite.sql"))
     )
-    design = (ROOT / "docs/design.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/format.md").read_text(encoding="utf-8")
     for statement in script.split("CREATE TABLE ")[1:]:
         name, _, rest = statement.partition(" (")
-        part = design.partition(f"### {name}\n")[2].partition("\n### ")[0]
+        part = text.partition(f"## {name}\n")[2].partition("\n## ")[0]
         assert part, name
         for line in rest.split("\n)")[0].split("\n")[1:]:
             column = line.split()[0]

@@ -74,7 +74,7 @@ def from_hex(value: Any) -> Any:
 
 @cache
 def good() -> dict[str, Any]:
-    """What an implementation that shares no code with clew has made by the words of docs/design.md."""
+    """What an implementation that shares no code with clew has made by the words of docs/format.md."""
     return from_hex(json.loads((FIXTURES / "envelopes.json").read_text(encoding="utf-8")))  # type: ignore[no-any-return]
 
 

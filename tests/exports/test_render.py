@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 import clew
-from clew.base.messages import Media, Text, ToolCall, ToolResult
+from clew.base.messages import Media, Message, Text, ToolCall, ToolResult
 from clew.exports import html
 from clew.exports.render.message import Links, Renderer
 from clew.exports.render.terminal import terminal
@@ -202,6 +202,11 @@ def test_what_is_written_for_the_user_is_open(store: clew.Store) -> None:
         session.append(clew.tool("ok", call_id="a"))
         answer = items(map(entry, list(session.path())[-2:]))[0]
         assert (" open><summary>" in Renderer().article(answer)) == is_open, (name, is_open)
+    picture = session.attach(b"\x89PNG\r\n\x1a\n", mime_type="image/png", modality="image")
+    session.append(clew.assistant(ToolCall(id="b", name="Read", arguments={"file_path": "a.png"})))
+    session.append(Message("tool", (ToolResult(call_id="b", content=(picture,)),)))
+    (read,) = items(map(entry, list(session.path())[-2:]))
+    assert " open><summary>" in Renderer().article(read)
 
 
 def test_a_call_is_one_line_with_its_result(store: clew.Store) -> None:
@@ -272,6 +277,16 @@ def test_a_compaction_shows_its_seam(store: clew.Store) -> None:
     session.compact(clew.user("summary"))
     page = "".join(html(session, session.history()))
     assert page.index('id="m2"') < page.index("Compacted here.") < page.index('id="m3"')
+
+
+def test_a_summary_is_folded(store: clew.Store) -> None:
+    """A long summary is a line that opens; it is Markdown."""
+    session = store.sessions.create()
+    session.append(clew.user("one"))
+    session.compact(clew.user(f"A **summary**. {'Be brief. ' * 30}"))
+    page = "".join(html(session, session.history()))
+    folded = page.partition("Summary, 62 words</summary>")[2].partition("</details>")[0]
+    assert "<strong>summary</strong>" in folded
 
 
 @pytest.mark.parametrize(

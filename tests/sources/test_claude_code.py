@@ -80,6 +80,18 @@ def test_links_that_are_no_messages_are_passed_over() -> None:
     assert path(messages(read(SOURCE, data)), an_id(4)) == [an_id(1), an_id(4)]
 
 
+@pytest.mark.parametrize("text", ["<command-name>/model</command-name>", "\udc00 half a pair", 7, None])
+def test_commands_in_lines_of_their_own_are_messages(text: object) -> None:
+    """A command that the user ran without the model is a message on the path, byte for byte."""
+    line = claude_line(2, 1, "user", "") | {"type": "system", "subtype": "local_command", "content": text}
+    del line["message"]
+    data = jsonl([claude_line(1, None, "user", "Hello"), line, claude_line(3, 2, "assistant", "Hi")])
+    parts = read(SOURCE, data)
+    on_path = [an_id(1), an_id(2), an_id(3)] if isinstance(text, str) else [an_id(1), an_id(3)]
+    assert path(messages(parts), an_id(3)) == on_path
+    assert b"".join(entry.raw for entry in entries(parts)) == data
+
+
 @pytest.mark.parametrize("last", [5, 6])
 def test_parallel_calls_are_one_path(last: int) -> None:
     """Calls that run side by side and their results stay on the path, whichever result the next line hangs on."""

@@ -116,6 +116,16 @@ def test_what_cannot_be_stored_is_noted(store: clew.Store, tmp_path: Path) -> No
     assert done.skipped == ()
 
 
+def test_a_copy_that_is_gone_is_noted_once(store: clew.Store, tmp_path: Path) -> None:
+    """Every later snapshot names the copy, too: there is one note."""
+    home = Home(tmp_path / "home")
+    first = home.line(1, {"a.py": "one"})
+    (home.copies / first["snapshot"]["trackedFileBackups"]["a.py"]["backupFileName"]).unlink()
+    second = {**first, "messageId": an_id(2), "snapshot": {**first["snapshot"], "messageId": an_id(2)}}
+    done = home.bring(store, [home.prompt(1), first, home.prompt(2), second])
+    assert len(done.notes) == 1
+
+
 def test_checkpoints_of_the_hook_stay(store: clew.Store, tmp_path: Path) -> None:
     """A checkpoint that clew took itself keeps its files; older copies are not put between."""
     home = Home(tmp_path / "home")

@@ -85,3 +85,9 @@ def test_the_oldest_form(tmp_path: Path) -> None:
     assert Llm().recognise(str(tmp_path / "log.db"), (tmp_path / "log.db").read_bytes())
     parts = list(Llm().read(Item(str(tmp_path / "log.db"), 0, 0)))
     assert [view(entry).text for entry in messages(parts).values()] == ["Be brief", "One", "A", "Two", "B"]
+
+
+def test_the_command_that_resumes() -> None:
+    """llm continues a conversation by its id; those of the oldest form have none."""
+    assert Llm().resume("01h") == "llm chat --cid 01h"
+    assert Llm().resume("log 1") is None

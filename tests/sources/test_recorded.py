@@ -19,7 +19,7 @@ from clew.sources.items import items
 from clew.sources.registry import find
 from tests.sources.made import document_of
 from tests.sources.samples import Sample
-from tests.sources.samples.recorded import RECORDED
+from tests.sources.samples.recorded import CLAUDE_CODE, RECORDED
 from tests.sources.test_apps import all_sessions, bring, contents, source
 
 NAMES = [sample.name for sample in RECORDED]
@@ -85,7 +85,7 @@ def test_again_and_in_any_order(sample: Sample, tmp_path: Path) -> None:
         assert one.verify().damage == []
 
 
-@pytest.mark.parametrize("sample", LINES, ids=repr)
+@pytest.mark.parametrize("sample", [*LINES, CLAUDE_CODE], ids=repr)
 def test_every_byte_of_a_log_is_kept(sample: Sample, tmp_path: Path) -> None:
     """The records of a conversation, joined, are its file."""
     with imported(sample, tmp_path) as store:

@@ -8,16 +8,18 @@ from typing import Any
 import pytest
 
 import clew
-from clew.base.messages import Native, Text, ToolCall, ToolResult, Usage
+from clew.base.messages import Message, Native, Text, Thinking, ToolCall, ToolResult, Usage
 from clew.providers.usage import AnswerUsage, Lanes
 from clew.sources.aider import Aider
 from clew.sources.claude_code import RULES, ClaudeCode
 from clew.sources.cline import RULES as CLINE
 from clew.sources.codex import RULES as CODEX
 from clew.sources.codex import Codex
+from clew.sources.gemini_cli import RULES as GEMINI
 from clew.sources.pi import RULES as PI
 from clew.sources.registry import sources
 from clew.turns.derive import is_prompt, items, turns, typed_words
+from clew.turns.faces import result_text
 from clew.turns.model import PLAIN, ModelAnswer, ProgramNote, UserPrompt
 from tests.sources.made import SESSION, claude_line, jsonl, titles
 from tests.sources.samples.old_codex import THREAD, counted, line, meta, said, turn
@@ -163,6 +165,54 @@ def test_items_of_codex_are_one_answer() -> None:
     ]
 
 
+def test_an_answer_for_a_compaction_is_a_note() -> None:
+    """What Codex let the model write for a compaction is no part of the answer before it."""
+    data = jsonl([
+        meta(0, THREAD),
+        turn(1, 1),
+        said(1, "user", "List it"),
+        said(2, "assistant", "One file."),
+        counted(2, 9),
+        said(3, "assistant", "SUMMARY: a file."),
+        counted(3, 18),
+        line(4, "compacted", {"message": "A summary by another model:\nSUMMARY: a file."}),
+        said(5, "user", "And now?"),
+    ])  # fmt: skip
+    (found,) = imported(Codex(), data, f"sessions/2025/10/01/rollout-2025-10-01T10-00-00-{THREAD}.jsonl")
+    assert outline(found) == [
+        "You: 'List it'",
+        "AI: One file. [7 in, 2 out]",
+        "(summary: Summary written / SUMMARY: a file.)",
+        "(compaction: )",
+        "(summary: Summary / A summary by another model: SUMMARY: a file.)",
+        "You: 'And now?'",
+    ]
+
+
+def test_a_turn_of_codex_that_failed_has_its_error() -> None:
+    """What the provider answered stands in the place of the answer, also in the middle; a turn without one has none."""
+    told = {"type": "task_complete", "error": {"message": '{"error":{"message":"out of order"}}'}}
+    data = jsonl([
+        meta(0, THREAD),
+        turn(1, 1),
+        said(1, "user", "List it"),
+        line(2, "event_msg", told),
+        said(3, "user", "Again"),
+        line(4, "event_msg", {**told, "error": {"message": "no JSON"}}),
+        line(5, "event_msg", {**told, "error": None}),
+        line(6, "event_msg", {**told, "error": {"message": 7}}),
+        said(7, "user", "And now?"),
+    ])  # fmt: skip
+    (found,) = imported(Codex(), data, f"sessions/2025/10/01/rollout-2025-10-01T10-00-00-{THREAD}.jsonl")
+    assert outline(found) == [
+        "You: 'List it'",
+        "(error: Error / out of order)",
+        "You: 'Again'",
+        "(error: Error / no JSON)",
+        "You: 'And now?'",
+    ]
+
+
 def test_a_prompt_about_the_instructions_is_a_prompt() -> None:
     """Words that only begin like the instructions that Codex adds are what the user typed."""
     text = "# AGENTS.md instructions are ignored by the tool, why?"
@@ -187,6 +237,9 @@ RESULTS = "<result></result>"
         "a" + "<tick></tick>" * MANY,
         "<tick></tick>" * MANY,
         "<" + "user_context_" * MANY,
+        f"<task-notification>{SPACE}<summary>{SPACE}",
+        "<task-notification>" + "<summary></summary><result>" * MANY,
+        f"<task-notification><summary></summary><result>{SPACE}</result>{SPACE}",
     ],
     ids=lambda text: f"{text[:30].strip()}-{len(text)}",
 )
@@ -221,6 +274,52 @@ def test_searches_of_the_provider_are_steps() -> None:
     """A web search that the provider made has the face of one, without a result."""
     raw = {"type": "web_search_call", "status": "completed", "action": {"type": "search", "query": "sqlite wal"}}
     assert outline(made(clew.native("codex", raw), rules=CODEX)) == ["AI: web_search<sqlite wal> done, done: Prose"]
+
+
+def test_what_claude_code_says_in_place_of_a_result_is_a_note() -> None:
+    """A rejected call keeps what the user said to it; the same words in a prompt are the user's."""
+    text = (
+        "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, the"
+        " new_string was NOT written to the file). To tell you how to proceed, the user said:\nUse tabs"
+    )
+    call = clew.assistant(ToolCall(id="a", name="Bash", arguments={"command": "x"}))
+    prompt, answer = made(clew.user(text), call, clew.tool(text, call_id="a", is_error=True), rules=RULES)
+    assert isinstance(prompt, UserPrompt)
+    assert prompt.text == text
+    assert isinstance(answer, ModelAnswer)
+    (step,) = answer.steps
+    assert [note.title for note in step.notes] == ["Rejected"]
+    assert result_text(step.result) == "Use tabs"
+
+
+def test_the_end_of_a_task_in_the_background_is_a_line() -> None:
+    """It has the summary as its title, and the result below it."""
+    begin, end = (
+        "<task-notification>\n<task-id>a</task-id>\n<summary>Agent finished</summary>\n",
+        "</task-notification>",
+    )
+    assert outline(made(clew.user(f"{begin}<result>One\nfile.</result><usage>1</usage>{end}"), rules=RULES)) == [
+        "(reminder: Agent finished / One file.)"
+    ]
+    assert outline(made(clew.user(begin + end), rules=RULES)) == ["(reminder: Agent finished)"]
+
+
+def test_calls_of_gemini_belong_to_the_answer_before_them() -> None:
+    """A message of calls that names no model is no answer of its own; a message with a model is one."""
+    call = ToolCall(id="a", name="read_file", arguments={"file_path": "a.txt"})
+    first = clew.assistant("Let me look.", model="gemini-2.5-flash")
+    loose = Message(role="assistant", blocks=(call, ToolResult(call_id="a", content=(Text("alpha"),))))
+    last = clew.assistant("It says alpha.", model="gemini-2.5-flash")
+    assert outline(made(first, loose, loose, last, rules=GEMINI)) == [
+        "AI: Let me look. | read_file<a.txt> done, 1 line: Code | read_file<a.txt> done, 1 line: Code",
+        "AI: It says alpha.",
+    ]
+
+
+def test_pieces_of_reasoning_are_one_part() -> None:
+    """Gemini and Codex store a thought as several blocks; hidden ones add nothing."""
+    blocks = (Thinking(text="Which"), Thinking(text=""), Thinking(text="one?"), Text("Rome."), Thinking(text="So"))
+    assert outline(made(Message("assistant", blocks))) == ["AI: thinking 'Which\\n\\none?' | Rome. | thinking 'So'"]
 
 
 def test_commands_of_aider_are_commands() -> None:

@@ -300,3 +300,71 @@ def test_paths_are_relative() -> None:
     assert relative("/src/app", "/src/app") == "/src/app"
     assert relative("C:\\src\\a.py", "C:\\src") == "a.py"
     assert relative("a.py", None) == "a.py"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("<untrusted_context>\nOutput: (empty)\nExit Code: 3\nProcess Group PGID: 6\n</untrusted_context>", ""),
+        ("Output: a\nError: b\nExit Code: 1", "a\nb"),
+        ("Command: a\nb\nDirectory: (root)\nOutput: a\nSignal: b\nc\nError: (none)\nSignal: (none)", "a\nSignal: b\nc"),
+        ("Output: a\nError: (none)\nExit Code: 2\nExit Code: 0", "a\nError: (none)\nExit Code: 2"),
+        ("Command: none", "Command: none"),
+    ],
+)
+def test_labels_of_gemini_and_qwen_are_not_shown(text: str, shown: str) -> None:
+    """What a command printed is shown without the lines that the program wrote around it."""
+    _, (panel,) = face("run_shell_command", {"command": "x"}, text)
+    assert panel == Terminal("x", shown)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<task id="ses_1" state="completed">\n<task_result>\nOne file.\n</task_result>\n</task>',
+        "Subagent 'investigator' finished.\nTermination Reason: GOAL\nResult:\nOne file.",
+        "One file.",
+    ],
+)
+def test_answers_of_subagents_are_shown_alone(text: str) -> None:
+    """What opencode and Gemini write around the answer of a subagent is left out."""
+    _, shown = face("task", {"subagent_type": "general", "prompt": "Count"}, text)
+    assert shown == [Prose("To general", "Count"), Prose("Answer", "One file.")]
+
+
+@pytest.mark.parametrize(
+    ("result", "name"),
+    [
+        ('{"agent_id":"01a1ec18-75d7","nickname":"Rawls"}', "Rawls"),
+        ('{"agent_id":"01a1ec18-75d7"}', "spawn_agent"),
+        ('{"nickname":"Rawls"}', "spawn_agent"),
+        ("{no JSON", "spawn_agent"),
+    ],
+)
+def test_a_subagent_of_codex_has_the_name_that_it_was_given(result: str, name: str) -> None:
+    """The name is in the result, which says nothing else for the user."""
+    line, shown = face("spawn_agent", {"message": "Count the files"}, result)
+    assert line == f"{name}: Count the files"
+    assert len(shown) == (1 if name == "Rawls" else 2)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<path>/src/app/a.py</path>\n<type>file</type>\n<content>\nx = 1\n\n(End of file - total 1 lines)\n</content>",
+        "<path>/src/app/a.py</path>\n<type>file</type>\n<content>\nx = 1\n</content>",
+        "Content of /src/app/a.py:\nx = 1",
+        "x = 1",
+    ],
+)
+def test_a_file_is_shown_without_what_is_written_around_it(text: str) -> None:
+    """opencode and Continue name the file again in the result."""
+    _, shown = face("read", {"filePath": "/src/app/a.py"}, text)
+    assert shown == [Code("a.py", "x = 1")]
+
+
+def test_files_of_cline_are_read() -> None:
+    """A file that Cline's list of files names is shown as code, without a table."""
+    line, shown = face("read_files", {"files": [{"path": "/src/app/a.py"}]}, "1 | x = 1")
+    assert line == "read_files: a.py"
+    assert shown == [Code("a.py", "1 | x = 1")]

@@ -163,7 +163,10 @@ def test_from_here_to_here(browser: Any, site: Any) -> None:
     page.locator("#m6 [data-act=select]").click()
     assert page.locator("[data-span]").inner_text() == "Messages 5 – 6"
     page.locator("[data-do=copy-selection]").click()
-    page.locator(".toast", has_text="Messages copied").wait_for()
+    toast = page.locator(".toast", has_text="Messages copied")
+    toast.wait_for()
+    upper, lower = toast.bounding_box(), page.locator(".selbar").bounding_box()
+    assert upper["y"] + upper["height"] <= lower["y"]  # two notices never lie on top of each other
     copied = page.evaluate("navigator.clipboard.readText()")
     assert "answers before it commits" in copied
     assert "Let the database refuse" in copied

@@ -35,6 +35,9 @@ def test_the_list_has_filters_in_its_url(client: Client, store: clew.Store, sess
         found = client.get(f"/conversations.json?{query}").json["conversations"]
         assert session.id in {row["id"] for row in found}, query
         assert "Other" not in {row["title"] for row in found}, query
+    store.sessions.create(model="claude-opus-4-5-20251101").append(clew.user("Hello"))
+    filters = client.get("/").text.partition("</nav>")[0]
+    assert 'title="claude-opus-4-5-20251101"><span class="cut">Opus 4.5</span>' in filters
     assert client.get("/conversations.json?until=2001-01-01").json["conversations"] == []
     assert client.get("/conversations.json?date=today").json["conversations"]
     assert f"/c/{session.id}" in client.get("/conversations.md").text
@@ -392,6 +395,7 @@ def test_usage_of_all_conversations(client: Client, store: clew.Store) -> None:
     assert "/src/&lt;b&gt;tidal" in page
     assert "<b>tidal" not in page
     assert "$8.50" in page
+    assert '<td class="mono" title="claude-opus-4-5">Opus 4.5</td>' in page
     found = client.get("/usage.json").json
     assert found["models"]["claude-opus-4-5"]["cost"] == 8_500_000
     assert (found["models"]["claude-opus-4-5"]["input"], found["models"]["claude-opus-4-5"]["cached"]) == (
@@ -400,6 +404,10 @@ def test_usage_of_all_conversations(client: Client, store: clew.Store) -> None:
     )
     assert found["models"]["house-model"]["cost"] is None
     assert "## By project" in client.get("/usage.md").text
+    other = store.sessions.create(cwd="/src/house")
+    other.append(clew.assistant("So.", model="house-model", usage=clew.Usage(input=1, output=1)))
+    assert ">unknown</text>" in client.get("/usage").text
+    assert "$0.0000" not in client.get("/usage").text
     assert 'href="/usage"' in client.get("/").text
 
 

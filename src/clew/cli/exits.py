@@ -92,13 +92,17 @@ def _describe(error: BaseException) -> tuple[str, str, int]:
 def say(message: str, hint: str, code: int, *, kind: str = "Failed", as_json: bool | None = None) -> int:
     """Prints an error and its hint to stderr; returns `code`. As JSON if the command was asked for JSON.
 
-    The JSON is one line: ``{"error": {"type", "message", "hint", "exit_code"}}``.
+    The JSON is one line: ``{"schema_version": 1, "error": {"type", "message", "hint", "exit_code"}}``.
     """
     if _wants_json() if as_json is None else as_json:
         import json
 
+        from clew.cli.output.text import SCHEMA_VERSION
+
         fields = {"type": kind, "message": message, "hint": hint, "exit_code": code}
-        sys.stderr.write(json.dumps({"error": fields}) + "\n")  # ASCII: a terminal obeys nothing in it
+        sys.stderr.write(
+            json.dumps({"schema_version": SCHEMA_VERSION, "error": fields}) + "\n"
+        )  # ASCII: a terminal obeys nothing in it
         sys.stderr.flush()
         return code
     paint = sys.stderr

@@ -1,4 +1,4 @@
-"""The `clew` command itself, and the list of its subcommands; each is loaded when it runs."""
+"""The `clew` command itself; each subcommand is loaded when it runs."""
 
 from __future__ import annotations
 
@@ -13,69 +13,11 @@ import click
 
 import clew
 from clew.base.loading import loading
+from clew.cli.command_list import ALIASES, COMMANDS, FIRST, list_by_group
 from clew.cli.exits import ClosedPipe, report
 from clew.cli.options import examples, show_help
 from clew.cli.output.text import is_terminal
 from clew.cli.setup.open_store import store_option
-
-COMMANDS = {
-    "import": ("import_", "Import conversations of other programs, and from files."),
-    "sources": ("sources", "List the histories that can be imported."),
-    "chat": ("chat", "Chat with a model; every message is stored."),
-    "run": ("chat", "Ask a model as a subagent, in a separate conversation."),
-    "append": ("append", "Store messages given as JSON lines."),
-    "ls": ("ls", "List conversations, most recently active first."),
-    "tree": ("tree", "Show messages as a tree."),
-    "show": ("show", "Show a conversation, or the messages up to a given one."),
-    "search": ("search", "Find messages by their words."),
-    "serve": ("serve", "Read, search and compare conversations in a browser."),
-    "open": ("serve", "Open a conversation in a browser."),
-    "stats": ("stats", "Count conversations, messages, tokens and cost."),
-    "usage": ("usage", "Show tokens and cost by day, model, project or tool."),
-    "statusline": ("statusline", "Print one line for the status bar of an agent."),
-    "conversation": ("conversation", "List, print and delete messages by ID."),
-    "fork": ("change", "Start a new conversation from an existing one."),
-    "rewind": ("rewind", "Go back to an earlier message: conversation, files, or both."),
-    "undo": ("rewind", "Undo the last rewind."),
-    "checkpoint": ("checkpoint", "Inspect saved versions of working files."),
-    "hook": ("hook", "Record the files and transcript of a coding agent."),
-    "rename": ("change", "Change the title of a conversation."),
-    "label": ("change", "Add labels to a conversation, or remove them."),
-    "rm": ("trash", "Move conversations to the trash."),
-    "restore": ("trash", "Restore conversations from the trash."),
-    "hold": ("trash", "Protect conversations from deletion."),
-    "release": ("trash", "Remove the hold from conversations."),
-    "purge": ("purge", "Delete conversations permanently, with all traces."),
-    "receipts": ("purge", "List past purges."),
-    "snapshot": ("snapshot", "Save, convert and restore whole conversations."),
-    "key": ("key", "Create, rotate and export the key of a sealed store."),
-    "retention": ("retention", "Set how long conversations are kept; purge expired ones."),
-    "audit": ("upkeep", "Show who did what, and when."),
-    "redact": ("redact", "Find stored secrets, and remove them."),
-    "verify": ("upkeep", "Check everything in the store for damage."),
-    "doctor": ("doctor", "Check settings, permissions, disk space and pending work."),
-    "quarantine": ("quarantine", "Isolate, restore or purge damaged messages."),
-    "export": ("export", "Write conversations to files: JSONL, Markdown, HTML, or as they were."),
-    "backup": ("upkeep", "Copy the store to a file, even while it is in use."),
-    "copy": ("upkeep", "Copy a store from a file to a server, or back."),
-    "gc": ("upkeep", "Remove unused attachments from object storage."),
-    "relocate": ("change", "Update the directory of a project that has moved."),
-    "mcp": ("mcp", "Let agents search and read conversations over MCP."),
-    "config": ("config", "Show and change settings."),
-    "completion": ("help", "Print the shell completion script."),
-    "help": ("help", "Explain a command or a topic."),
-    "tour": ("tour", "See the main features at work in a temporary store."),
-}
-"""Each command: its module, and its line in the list of commands, which is printed without loading the module."""
-ALIASES = {
-    "convo": "conversation",
-    "conv": "conversation",
-    "tag": "label",
-    "list": "ls",
-    "trash": "rm",
-    "resume": "chat",
-}
-"""Other names of commands; help does not list them."""
 
 
 class Root(click.Group):
@@ -115,9 +57,12 @@ class Root(click.Group):
             add_completions(command)
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, short) for name, (_, short) in COMMANDS.items()])
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        list_by_group(formatter, FIRST)
+        formatter.write_paragraph()
+        formatter.write_text("All commands: clew help --all")
+        formatter.write_text("A command in detail: clew help COMMAND")
+        click.Command.format_options(self, ctx, formatter)
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         with _report_closed_pipe():  # --help and --version print here
@@ -150,14 +95,11 @@ class Root(click.Group):
 def _with_command(args: Sequence[str]) -> list[str]:
     """The arguments, with the command that other words for it mean.
 
-    `resume ID` is `chat -c ID`, `trash` alone is `ls --trash`. -c, -n and -G without a command are those of `chat`:
-    `clew -n "Hello"`.
+    `resume ID` is `chat -c ID`. -c, -n and -G without a command are those of `chat`: `clew -n "Hello"`.
     """
     first = args[0] if args else ""
     if first == "resume" and len(args) > 1 and not args[1].startswith("-"):
         return ["chat", "-c", *args[1:]]
-    if list(args) == ["trash"]:
-        return ["ls", "--trash"]
     if first.partition("=")[0] in _CHAT or (first[:2] in _CHAT and not first.startswith("--")):
         return ["chat", *args]
     return list(args)
@@ -204,37 +146,17 @@ def _flush_or_discard() -> None:
         "clew import",
         "clew search lint",
         "clew chat",
-        "clew tour",
-        'echo \'{"text": "Hello"}\' | clew append --title "First words"',
-        more="Environment:\n"
-        "  CLEW_DB            path or URL of the store\n"
-        "  CLEW_BLOBS         object storage for large attachments: s3://bucket/prefix\n"
-        "  CLEW_TIMEOUT       seconds to wait for other writers (60)\n"
-        "  CLEW_HOOK_TIMEOUT  time limit of 'clew hook' in seconds (5)\n"
-        "  CLEW_KEY_FILE      key file of a sealed store\n"
-        "  CLEW_KEY           or the key itself: 64 hex digits, or base64\n"
-        "  CLEW_KEYRING       or its name in the system keyring\n"
-        "  CLEW_PASSPHRASE    or the passphrase; on a terminal, clew asks for it\n"
-        "  CLEW_MODEL         default model: a name, PROVIDER/MODEL, or an alias\n"
-        "  CLEW_PROVIDER      default provider: claude, openai, gemini, …\n"
-        "  CLEW_BASE_URL      address of the model server, if not the provider's own\n"
-        "  CLEW_SYSTEM        system prompt\n"
-        "  CLEW_REDACT        what to remove before storing: secrets, email, phone\n"
-        "  CLEW_PARENT        parent conversation of 'clew run'\n"
-        "  CLEW_DEBUG         print tracebacks\n"
-        "  ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY: API keys of the providers\n"
-        "  EDITOR, PAGER, NO_COLOR, FORCE_COLOR and COLUMNS are respected\n"
-        "  'clew config show --origin' lists all settings and where they come from",
+        more="Settings and variables: clew help environment",
     ),
 )
 @store_option
 @click.version_option(clew.__version__, "-V", "--version", prog_name="clew", message="%(prog)s %(version)s")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Store conversations with language models durably; search, resume, fork and rewind them.
+    """Keep conversations with language models: import, search, read and continue them.
 
-    Without a command, on a terminal: choose a conversation from a list and resume it. While there is none, clew lists
-    the histories of other tools on this machine and asks which to import.
+    Without a command, on a terminal, clew shows a list of conversations to read and resume. If the store is empty, it
+    lists the histories of other tools on this machine and asks which to import.
     """
     if ctx.invoked_subcommand is None:
         if not (is_terminal(sys.stdin) and is_terminal(sys.stdout)) or os.environ.get("TERM") == "dumb":

@@ -13,11 +13,11 @@ from typing import IO, Any, NamedTuple
 
 import msgspec
 
-from clew.base.messages import Message
+from clew.base.messages import Message, Text
 from clew.errors import ClewError, Invalid
 from clew.providers.json_values import as_list, as_word
 from clew.providers.view import parse, reported_usage
-from clew.sources.contract import Attachment, FileCopies, moment, uuid_or_none
+from clew.sources.contract import ENVELOPE, Attachment, FileCopies, moment, uuid_or_none
 from clew.sources.items import Item
 from clew.sources.values import without_surrogates
 
@@ -181,6 +181,8 @@ class TranscriptLine(msgspec.Struct, rename="camel"):
     custom_title: str | None = None
     ai_title: str | None = None
     compact_metadata: dict[str, Any] | None = None
+    subtype: str | None = None
+    content: msgspec.Raw = msgspec.Raw()
     message: msgspec.Raw = msgspec.Raw()
 
 
@@ -197,6 +199,17 @@ def read_line(text: bytes) -> tuple[TranscriptLine, bytes]:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         shape = without_surrogates(text)  # only for reading; the original bytes are stored
         return _lenient(shape), shape
+
+
+def local_command(line: TranscriptLine, data: bytes) -> Message | None:
+    """A command of the program that the user ran, or its output, in a line of its own; None for other lines."""
+    if line.subtype != "local_command" or line.type != "system" or not line.content:
+        return None
+    try:
+        text = any_value(line.content)
+        return Message("user", (Text(text),), extra={ENVELOPE: [data.decode(), ""]}) if isinstance(text, str) else None
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
 
 
 def read_message(raw: msgspec.Raw) -> LineMessage | None:
@@ -270,7 +283,7 @@ def _lenient(text: bytes) -> TranscriptLine:
         raw = fields.get(encoded)
         if raw is None:
             continue
-        if name == "message":
+        if name in ("message", "content"):
             kept[name] = raw
             continue
         value = any_value(raw)

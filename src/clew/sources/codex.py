@@ -22,7 +22,7 @@ from typing import IO, Any, NamedTuple
 
 import msgspec
 
-from clew.base.messages import Native
+from clew.base.messages import Message, Native, Opaque
 from clew.engine.titles import says_something
 from clew.errors import ClewError, Invalid, MissingPackage
 from clew.providers.histories.programs import codex_prompt, codex_role
@@ -243,6 +243,9 @@ class _Reader:
             return
         if not is_repeated:
             self._event(line, payload)
+            if (why := failure(payload)) is not None and (failed := self._failure(line, why, data)) is not None:
+                yield from self._hold(failed)
+                return
         part = f"{self._file.part} " if self._file is not None and self._file.part != self._thread else ""
         key = f"{part}{number if line.ordinal is None else line.ordinal}"
         yield from self._hold(Entry(conversation=self._thread, raw=data, key=key, created_at=moment(line.timestamp)))
@@ -334,6 +337,29 @@ class _Reader:
         self._last, self._derived, self._note = id, None, None
         yield from self._hold(entry)
 
+    def _failure(self, line: RolloutLine, why: str, data: bytes) -> Entry | None:
+        """A turn that failed: what Codex told the user, in the place of an answer. None if the line is not UTF-8."""
+        assert self._thread is not None
+        try:
+            around = [data.decode(), ""]
+        except UnicodeDecodeError:
+            return None
+        name = (self._scope or self._thread, f"error {sha256(data).hexdigest()[:16]}")
+        id = derived_id(NAME, *(name if line.ordinal is None else self._name(line, data)))
+        entry = Entry(
+            conversation=self._thread,
+            raw=data,
+            key=id,
+            id=id,
+            message=Message("assistant", (Opaque(kind="error", data={"message": why}),), extra={ENVELOPE: around}),
+            parent=self._last,
+            derived=self._derived,
+            created_at=moment(line.timestamp),
+            note=self._note,
+        )
+        self._last, self._derived, self._note = id, None, None
+        return entry
+
     def _take_prompt(self, typed: str | None) -> None:
         if typed is not None and not self._is_prompted:
             self._prompt = self._prompt or typed
@@ -413,6 +439,21 @@ class _Reader:
     def _release(self) -> Iterator[Entry]:
         held, self._held = self._held, []
         yield from held
+
+
+def failure(payload: dict[str, Any]) -> str | None:
+    """Why a turn failed; None for other events."""
+    error = payload.get("error")
+    if payload.get("type") not in ("task_complete", "turn_complete") or not isinstance(error, dict):
+        return None
+    told = error.get("message")
+    if not isinstance(told, str):
+        return None
+    try:
+        inner = any_value(told.encode())["error"]["message"]  # what the provider answered
+    except (msgspec.MsgspecError, KeyError, TypeError, UnicodeEncodeError, RecursionError):
+        return told
+    return inner if isinstance(inner, str) else told
 
 
 class RolloutLine(msgspec.Struct):

@@ -111,6 +111,8 @@ class ConversationImport:
         self.trashed = False
         self.stored_before = False
         self.new = self.known = self.records = 0
+        self.inherits = False
+        """True if it begins with messages of another conversation."""
         self.notes: list[str] = []
 
     # -- reading
@@ -134,6 +136,7 @@ class ConversationImport:
     def take(self, number: int, entry: Entry) -> None:
         """Adds an entry, with its number in the file, to the next batch."""
         self._waiting.append((number, entry))
+        self.inherits = self.inherits or entry.inherited
         if entry.copies is not None:
             merge(self._copies, entry.copies)
         if entry.note is not None:
@@ -143,6 +146,7 @@ class ConversationImport:
         """Takes an entry that is stored already, as the file has not changed up to there."""
         self.stored_before = True
         self._drafter.note_time(entry)
+        self.inherits = self.inherits or entry.inherited
         if entry.id is not None and entry.message is not None:
             self.known += not entry.inherited
 
@@ -449,7 +453,7 @@ def store_copies(session: Session, found: Sequence[FileCopies]) -> list[str]:
     for number, one in enumerate(found):
         if number > late or one.message in has:
             add(session, reader.checkpoint(one))
-    return reader.notes
+    return list(dict.fromkeys(reader.notes))  # a copy is named by each later snapshot, too
 
 
 class _Reader:

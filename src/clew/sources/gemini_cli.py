@@ -43,7 +43,8 @@ RULES = ShowRules(
         tag("instructions", "session_context", "Environment"),
         tag("summary", "state_snapshot"),
         tag("reminder", "hook_context|system-reminder"),
-    )
+    ),
+    loose_calls=True,
 )
 
 

@@ -56,6 +56,8 @@ class ImportedConversation(NamedTuple):
     """Records that are new in its log."""
     subagent: bool = False
     """True for the trace of a subagent."""
+    inherits: bool = False
+    """True if it begins with messages of another conversation."""
 
 
 class ItemOutcome(NamedTuple):
@@ -223,7 +225,7 @@ class _Import:
         for one in self._found.values():
             trashed += one.trashed
             if not one.trashed and (one.new or one.known or one.records or one.stored_before or one.begun):
-                done.append(ImportedConversation(one.id, one.new, one.known, one.records, one.is_trace))
+                done.append(ImportedConversation(one.id, one.new, one.known, one.records, one.is_trace, one.inherits))
         notes = [note for one in self._found.values() for note in one.notes]
         purged = sum(one.purged for one in self._found.values())
         skipped = tuple(self._skipped)

@@ -84,8 +84,10 @@ def _count(source: Source, where: Iterable[str], files: list[Item], budget: int)
                 if isinstance(part, About):
                     projects |= {part.cwd} if part.cwd else set()
                     traces |= {part.conversation} if part.agent is not None or part.owner is not None else set()
-                elif isinstance(part, Entry) and part.message is not None and not part.inherited:
+                elif isinstance(part, Entry) and part.message is not None:
                     conversations.add(part.conversation)
+                    if part.inherited:
+                        continue
                     messages.add(hash(part.id))
                     if part.created_at is not None:
                         oldest = part.created_at if oldest is None else min(oldest, part.created_at)

@@ -29,7 +29,8 @@ class Origin(NamedTuple):
 
 def origin_of(session: Session) -> Origin:
     """The origin of a session. Corrupted if its data is damaged."""
-    noted, root = session.extra.get(SOURCE), session.extra.get(CPE_NOTE)
+    extra = session.extra
+    noted, root = extra.get(SOURCE), extra.get(CPE_NOTE)
     if isinstance(root, str):
         return Origin("cpe", root)
     if not isinstance(noted, dict):

@@ -262,11 +262,20 @@ class _Open:
         else:
             self.parts.append(Said(one, (block,)))
 
+    def think(self, one: Entry, block: Thinking) -> None:
+        """Adds reasoning; neighbouring pieces of one message are one part."""
+        last = self.parts[-1] if self.parts else None
+        if isinstance(last, Thought) and last.entry is one:
+            text = "\n\n".join(filter(None, (last.block.text, block.text)))
+            self.parts[-1] = Thought(one, msgspec.structs.replace(last.block, text=text))
+        else:
+            self.parts.append(Thought(one, block))
+
 
 class _Maker:
     def __init__(self, rules: ShowRules, project: str) -> None:
         self._rules, self._project = rules, project
-        self._beside = ShowRules(notes=tuple(rule for rule in rules.notes if rule.kind == "reminder"))
+        self._beside = ShowRules(notes=(*rules.results, *(rule for rule in rules.notes if rule.kind == "reminder")))
         """What a program adds to the result of a tool."""
         self._items: list[UserPrompt | ProgramNote | _Open] = []
         self._steps: list[Step] = []
@@ -285,6 +294,7 @@ class _Maker:
             self._note(ProgramNote("damaged", (one,), "Damaged message", one.why))
             return
         if one.is_summary:
+            self._fold_summary(message.text)
             self._note(ProgramNote("compaction", (one,)))
         if one.is_result:
             self._results(one, one.results)
@@ -329,6 +339,22 @@ class _Maker:
         else:
             self._items.append(note)
 
+    def _fold_summary(self, text: str) -> None:
+        """Makes a note of the last answer if the text of a compaction ends with it: it was written for that."""
+        answer = self._items[-1] if self._items else None
+        part = answer.parts[-1] if isinstance(answer, _Open) and answer.parts else None
+        if not isinstance(answer, _Open) or not isinstance(part, Said):
+            return
+        said = "\n\n".join(block.text for block in part.blocks if isinstance(block, Text)).strip()
+        alone = part.entry.message is not None and len(part.entry.message.blocks) == 1
+        if not said or not alone or not text.endswith(f"\n{said}"):
+            return
+        answer.parts.pop()
+        answer.entries.remove(part.entry)
+        if not answer.entries:
+            self._items.pop()
+        self._items.append(ProgramNote("summary", (part.entry,), "Summary written", said))
+
     def _user(self, one: Entry, message: Message) -> None:
         if one.results:
             self._results(one, one.results)
@@ -347,7 +373,9 @@ class _Maker:
             waiting = self._waiting.get(result.call_id)
             if waiting:
                 at = waiting.pop(0)
-                self._steps[at] = self._steps[at]._replace(result=result, answered=one, notes=notes)
+                step = self._steps[at]
+                label = (faces.given_name(result) if step.kind == "agent" else "") or step.label
+                self._steps[at] = step._replace(result=result, answered=one, notes=notes, label=label)
             else:
                 self._begin(one, one.node.id, joins=True)
                 self._step(Step(None, result, one, one, "other", "Result", result.call_id, self._project, notes))
@@ -372,7 +400,8 @@ class _Maker:
 
     def _parts(self, one: Entry, message: Message) -> None:
         id = self._response(one)
-        self._begin(one, id or one.node.id, joins=self._joining if id is None else self._is_open(id))
+        joins = self._joining or self._is_loose(message)
+        self._begin(one, id or one.node.id, joins=joins if id is None else self._is_open(id))
         made = self._open
         assert made is not None
         for block in message.blocks:
@@ -381,7 +410,7 @@ class _Maker:
                     if not isinstance(block, Text) or block.text.strip():
                         made.say(one, block)
                 case Thinking():
-                    made.parts.append(Thought(one, block))
+                    made.think(one, block)
                 case ToolCall():
                     kind = faces.kind_of(block, self._rules)
                     label, line = faces.label_of(block, kind), faces.line_of(block, kind, self._project)
@@ -405,6 +434,12 @@ class _Maker:
         result = ToolResult(call_id="", content=(), is_error=data.get("status") == "failed")
         line = " ".join(faces.line_of(call, "web").split())
         self._step(Step(call, result, one, one, "web", call.name, line, self._project))
+
+    def _is_loose(self, message: Message) -> bool:
+        """Whether a message is no more than calls of the response before it."""
+        if not self._rules.loose_calls or message.model:
+            return False
+        return all(isinstance(block, ToolCall | ToolResult) for block in message.blocks)
 
     def _is_open(self, id: str) -> bool:
         return self._open is not None and self._open.id == id

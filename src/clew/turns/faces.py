@@ -18,7 +18,7 @@ _KINDS: dict[FaceKind, str] = {
     "shell": "bash shell terminal exec exec_command run_command local_shell local_shell_call powershell "
     "execute_command run_shell_command run_commands run_terminal_cmd run_in_terminal run_terminal_command "
     "developer__shell shell_command container.exec",
-    "read": "read view cat read_file readfile open_file view_file",
+    "read": "read view cat read_file read_files readfile open_file view_file",
     "edit": "edit multiedit multi_edit write write_file write_to_file create_file edit_file replace replace_in_file "
     "str_replace_editor str_replace_based_edit_tool insert_edit_into_file apply_patch apply_diff notebookedit "
     "notebook_edit patch search_replace developer__text_editor text_editor",
@@ -60,6 +60,14 @@ _GEMINI = re.compile(
 )
 """What Gemini and Qwen write below it; above it is a line with a label."""
 _LABELLED = ("Command: ", "Output: ", "<untrusted_context>\nOutput: ")
+_LABELS = ("</untrusted_context>", "Process Group PGID: ", "Background PIDs: ", "Signal: ", "Exit Code: ", "Error: ")
+"""How the lines below the output begin, the last one first."""
+_SUBAGENT = re.compile(
+    r"<task [^>\n]*>\s*<task_result>(?P<opencode>(?:(?!</task_result>).)*+)</task_result>\s*</task>\s*"
+    r"|Subagent '[^'\n]*' finished\.\nTermination Reason: [^\n]*\nResult:\n(?P<gemini>.*)",
+    re.DOTALL,
+)
+"""What opencode and Gemini write around the answer of a subagent."""
 _TAIL = 1_000
 _STATES = {"completed": "done", "done": "done", "in_progress": "now", "in-progress": "now", "cancelled": "dropped",
            "deleted": "dropped"}  # fmt: skip
@@ -158,6 +166,18 @@ def label_of(call: ToolCall, kind: FaceKind) -> str:
     return call.name
 
 
+def given_name(result: ToolResult) -> str:
+    """The name that Codex gives to the subagent that a call started; empty for other results."""
+    text = result_text(result)
+    if not text.startswith("{"):
+        return ""
+    try:
+        found = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, RecursionError):
+        return ""
+    return _text(found, ("nickname",)) or "" if isinstance(found, dict) and "agent_id" in found else ""
+
+
 def line_of(call: ToolCall, kind: FaceKind, project: str = "") -> str:
     """What a call is about, on one line, with paths relative to the project."""
     arguments = call.arguments
@@ -239,7 +259,7 @@ def summary(step: Step, shown: Sequence[Panel] = ()) -> str:
     elif step.kind in ("todos", "plan", "question", "agent") or (step.kind == "web" and not result.content):
         words = ["done"]
     else:
-        count = len(text.splitlines())
+        count = len((_file_text(text) if step.kind == "read" else text).splitlines())
         media = sum(isinstance(block, Media) for block in result.content)
         words = [*([many(count, "line")] if count else []), *([many(media, "attachment")] if media else [])]
     return " · ".join([*(words or ["no output"]), *([took] if took else [])])
@@ -312,7 +332,7 @@ def result_text(result: ToolResult | None) -> str:
 
 def _panels(step: Step, call: ToolCall, read: int | None) -> Iterator[Panel]:
     arguments, result = call.arguments, step.result
-    path = relative(_text(arguments, _FILE) or "", step.project)
+    path = relative(_text(arguments, _FILE) or "", step.project) or (step.line if step.kind == "read" else "")
     if step.kind in ("edit", "other", "shell") and (files := changed_files(call, read)):
         for name, lines in files.items():
             yield Diff(relative(name, step.project), lines)
@@ -324,7 +344,7 @@ def _panels(step: Step, call: ToolCall, read: int | None) -> Iterator[Panel]:
     elif step.kind == "read" and path:
         for block in result.content if result is not None else ():
             is_text = isinstance(block, Text) and not step.result.is_error  # type: ignore[union-attr]
-            yield Code(path, block.text) if isinstance(block, Text) and is_text else Output(block)
+            yield Code(path, _file_text(block.text)) if isinstance(block, Text) and is_text else Output(block)
     elif step.kind == "todos" and (items := _todos(call) or _task_list(result)):
         yield Checks(items)
         yield from _failure(result)
@@ -338,8 +358,9 @@ def _panels(step: Step, call: ToolCall, read: int | None) -> Iterator[Panel]:
     elif step.kind == "agent":
         if asked := _text(arguments, ("prompt", "task", "message", "description")):
             yield Prose(f"To {step.label}", asked)
-        if answer := result_text(result):
-            yield Prose("Answer", answer)
+        if (answer := result_text(result)) and not (result is not None and given_name(result)):
+            found = _SUBAGENT.fullmatch(answer)
+            yield Prose("Answer", (found["opencode"] or found["gemini"] or "").strip() if found else answer)
     elif step.kind == "web":
         yield from _web(arguments, result)
     else:
@@ -440,7 +461,9 @@ def _json(value: Any) -> str:
 
 
 def _shell_output(text: str) -> str:
-    """What a command printed, without what Codex writes around it."""
+    """What a command printed, without what Codex, Gemini and Qwen write around it."""
+    if text.startswith(_LABELLED):
+        return _labelled_output(text)
     if text.startswith('{"output":'):
         try:
             found = msgspec.json.decode(text)
@@ -449,6 +472,27 @@ def _shell_output(text: str) -> str:
             return text
     found_head = _HEAD.match(text)
     return text[found_head.end() :] if found_head else text
+
+
+def _file_text(text: str) -> str:
+    """The text of a file that was read, without what opencode and Continue write around it."""
+    if text.startswith("<path>") and text.endswith("</content>") and "\n<content>\n" in text:
+        lines, _, last = text.partition("\n<content>\n")[2].removesuffix("\n</content>").rpartition("\n")
+        return lines.rstrip("\n") if last.startswith("(End of file - total ") else f"{lines}\n{last}".lstrip("\n")
+    return text.partition("\n")[2] if text.startswith("Content of ") and ":\n" in text[:_TAIL] else text
+
+
+def _labelled_output(text: str) -> str:
+    """The output and the errors of a command that Gemini or Qwen have labelled."""
+    lines = text[text.find("Output: ") if not text.startswith("Command: ") else text.find("\nOutput: ") + 1 :]
+    lines = lines.removeprefix("Output: ").rstrip()
+    error = ""
+    for label in _LABELS:
+        rest, _, last = lines.rpartition("\n")
+        if last.startswith(label):
+            lines, error = rest, last.removeprefix(label) if label == "Error: " else ""
+    said = [one for one in (lines, error) if one not in ("", "(empty)", "(none)")]
+    return "\n".join(said)
 
 
 def _mcp(call: ToolCall) -> tuple[str, str] | None:

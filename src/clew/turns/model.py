@@ -52,6 +52,8 @@ class ShowRules(NamedTuple):
     """What a source knows of how its program shows a conversation."""
 
     notes: tuple[NoteRule, ...] = ()
+    results: tuple[NoteRule, ...] = ()
+    """How it marks text that it writes in place of the result of a tool. Reminders in `notes` hold for results, too."""
     marks: tuple[MessageMark, ...] = ()
     faces: Mapping[str, FaceKind] = MappingProxyType({})
     """Faces of tools by name, in lower case; those of `clew.turns.faces` are known."""
@@ -61,6 +63,8 @@ class ShowRules(NamedTuple):
     """Kinds of blocks that the program adds to a prompt, with a title for each."""
     joins: bool = False
     """True if each item of a response is a message: those without a result between them are one response."""
+    loose_calls: bool = False
+    """True if each call of a response is a message of its own, which names no model."""
 
 
 PLAIN = ShowRules()

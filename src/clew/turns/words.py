@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from clew.base.visible import many
@@ -31,6 +33,13 @@ def short_model(name: str | None) -> str:
         family, number = found["a"] or found["d"], found["b"] or found["c"]
         return f"{family.capitalize()} {number.replace('-', '.')}"
     return _DATE.sub("", bare)
+
+
+def short_models(names: Iterable[str]) -> dict[str, str]:
+    """The short name of each model; the whole one where two have the same short name."""
+    short = {name: short_model(name) for name in names}
+    counts = Counter(short.values())
+    return {name: one if counts[one] == 1 else name for name, one in short.items()}
 
 
 def relative(path: str, project: str | None) -> str:

@@ -27,7 +27,7 @@ from clew.exports.to_markdown import markdown
 from clew.sources.registry import sources
 from clew.store.origin import origin_of
 from clew.store.windows import STEP, end_below, number_of, window
-from clew.turns.words import price_origin, short_model
+from clew.turns.words import price_origin, short_model, short_models
 from clew.web import conversation as talk
 from clew.web import downloads, files, finding, listing, live
 from clew.web.changes import CHANGES
@@ -246,7 +246,7 @@ class Pages:
         return self._page("usage.html", found=found, days=chart_of_days(found), cost_of=cost_of,
                           origin=price_origin(found.total, found.prices),
                           projects=chart_of("By project", rows(found.projects, "No directory"), by_cost=found.by_cost),
-                          models=rows(found.models, "Unknown"))  # fmt: skip
+                          models=rows(found.models, "Unknown"), short=short_models(found.models))  # fmt: skip
 
     def trash(self, request: Request) -> Response:
         """The conversations in the trash."""

@@ -16,6 +16,7 @@ from clew.store.origin import origin_of
 from clew.store.session import Session
 from clew.store.store import Store
 from clew.store.summaries import briefs
+from clew.turns.words import short_models
 from clew.web.secrets import SecretFinder
 from clew.web.views import PINNED, ToolBadge, ago, day, project_of, snippet, tool, tool_of
 
@@ -198,7 +199,7 @@ def _facets(store: Store, now: datetime) -> tuple[list[Facet], int, int]:
     projects: Counter[str] = Counter()
     models: Counter[str] = Counter()
     labels: Counter[str] = Counter()
-    dates: Counter[str] = Counter()
+    moments: list[datetime] = []
     starts = {name: Filters(date=name).start(now) for name in _SPANS}
     counted = empty = 0
     for session in _newest(store, FACETED):
@@ -213,14 +214,17 @@ def _facets(store: Store, now: datetime) -> tuple[list[Facet], int, int]:
         counted += 1
         projects[project_of(session) or NO_PROJECT] += 1
         models[session.model or ""] += 1
-        labels.update(label for label in session.labels if label != PINNED)
-        dates.update(name for name, start in starts.items() if start is not None and updated >= start)
-    del models[""]
+        if session.labels:
+            labels.update(session.labels)
+        moments.append(updated)
+    del models[""], labels[PINNED]
+    dates = {name: sum(one >= start for one in moments) for name, start in starts.items() if start is not None}
+    names = short_models(models)
     return [
         Facet("tool", "Tool", [(name, tool(name).title, count) for name, count in tools.most_common(SHOWN)]),
         Facet("project", "Project", [(name, "No project" if name == NO_PROJECT else name, count)
                                      for name, count in projects.most_common(SHOWN)]),
-        Facet("model", "Model", _same(models.most_common(SHOWN))),
+        Facet("model", "Model", [(name, names[name], count) for name, count in models.most_common(SHOWN)]),
         Facet("label", "Label", _same(labels.most_common(SHOWN))),
         Facet("date", "Date", [(name, words, dates[name]) for name, words in
                                (("today", "Today"), ("7d", "Last 7 days"), ("30d", "Last 30 days"))]),

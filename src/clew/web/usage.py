@@ -100,12 +100,13 @@ def chart_of(title: str, table: list[tuple[str, Spent]], *, by_cost: bool) -> st
     for number, (name, one) in enumerate(table):
         top, value = number * 26, _size(one, by_cost)
         width = max(1.0, value * (_WIDTH - _NAME - 100) / most) if value else 0
+        size = cost_of(one) if by_cost else _value(value, by_cost)
         told = f"<title>{escape(plain(name))}: {escape(_in_words(one))}</title>"
         label = plain(name) if len(name) <= 28 else f"…{plain(name)[-27:]}"
         parts += [
             f'<text x="{_NAME - 8}" y="{top + 17}" text-anchor="end">{told}{escape(label)}</text>',
             f'<rect x="{_NAME}" y="{top + 4}" width="{width:.1f}" height="18">{told}</rect>',
-            f'<text x="{_NAME + width + 8:.1f}" y="{top + 17}">{escape(_value(value, by_cost))}</text>',
+            f'<text x="{_NAME + width + 8:.1f}" y="{top + 17}">{escape(size)}</text>',
         ]
     return _svg(title, 26 * len(table), parts)
 

@@ -113,11 +113,11 @@ def test_the_command_line_says_it_in_one_line(own: Server, address: str, tmp_pat
     assert [line for line in made.stderr.splitlines() if "TLS" in line] == made.stderr.splitlines()[:1]
     assert made.stderr.startswith("clew: warning: postgresql://clew@")
     checks = json.loads(command("doctor", "--db", url, "--json", home=tmp_path).stdout)
-    assert [one["state"] for one in checks if one["name"] == "tls"] == ["note"]
+    assert [one["state"] for one in checks["items"] if one["name"] == "tls"] == ["note"]
     here = url.replace(f"host={address}", f"host={own.folder}")
     looked = command("doctor", "--db", here, "--json", home=tmp_path)
     assert looked.stderr == ""
-    assert [one for one in json.loads(looked.stdout) if one["name"] == "tls"] == []
+    assert [one for one in json.loads(looked.stdout)["items"] if one["name"] == "tls"] == []
 
 
 def test_the_driver_prefers_tls() -> None:

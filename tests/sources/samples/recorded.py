@@ -44,3 +44,8 @@ RECORDED = [
     }),
     Sample("aider", "aider", _files("aider", ".aider.chat.history.md")),
 ]  # fmt: skip
+
+CLAUDE_CODE = Sample(
+    "claude-code", "claude-code", _files("claude-code", "*.jsonl"), beside=_files("claude-code", "*.json")
+)
+"""A session with a subagent and a compaction, and a fork of it, which has messages of it in another place."""

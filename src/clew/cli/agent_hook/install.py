@@ -16,7 +16,7 @@ from clew.base.outside import open_outside
 from clew.base.visible import plain
 from clew.cli.options import examples
 from clew.cli.output.json import Form, home_short, json_options
-from clew.cli.output.text import out, out_json, out_jsonl, warn
+from clew.cli.output.text import out, out_foreign, out_json, out_jsonl, warn
 from clew.cli.setup.ask import can_ask
 from clew.errors import ClewError, Invalid
 
@@ -158,7 +158,7 @@ _user = click.option("--user", "where", flag_value="user", help="Your settings, 
 _project = click.option("--project", "where", flag_value="project", help="Your settings for this project.")
 
 
-@click.command(epilog=examples("clew hook install", "clew hook install --user", "clew hook install --dry-run"))
+@click.command(epilog=examples("clew hook install --user", "clew hook install --project --dry-run"))
 @_settings
 @_user
 @_project
@@ -172,13 +172,13 @@ def install(settings: str | None, where: str | None, dry_run: bool, command: str
     """
     command = command or own_command(sys.argv[0])
     if dry_run and settings is None and where is None:
-        out_json(add_hooks({}, command))
+        out_foreign(add_hooks({}, command))
         return
     path = _file(settings, where)
     old = read_settings(path)
     new = add_hooks(old, command)
     if dry_run:
-        out_json(new)
+        out_foreign(new)
     elif new == old:
         warn(f"{plain(home_short(path))} already runs '{plain(command)}'")
     else:

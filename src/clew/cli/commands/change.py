@@ -56,9 +56,7 @@ def rename(id: str, title: str, form: Form) -> None:
         _print_result(session, f"conversation {session.handle} renamed to: {plain(title)}", form)
 
 
-@click.command(
-    epilog=examples("clew label k3m9qa work urgent", "clew label k3m9qa --remove urgent", more="Other name: clew tag")
-)
+@click.command(epilog=examples("clew label k3m9qa work urgent", "clew label k3m9qa --remove urgent"))
 @click.argument("id", metavar="CONVERSATION")
 @click.argument("labels", nargs=-1, metavar="[LABEL]...")
 @click.option("--remove", multiple=True, metavar="LABEL", help="Remove this label; repeatable.")

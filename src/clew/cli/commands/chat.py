@@ -56,8 +56,8 @@ attach_option = click.option(
         "with its last model. A new one uses CLEW_MODEL, CLEW_PROVIDER, or the first\n"
         "provider with an API key in ANTHROPIC_API_KEY, OPENAI_API_KEY or\n"
         "GEMINI_API_KEY. CLEW_BASE_URL sets the address of your own server. Without\n"
-        "any of these, clew uses `offline`, which echoes your input; it never answers\n"
-        "for a real model.",
+        "any of these, clew uses `offline`, which echoes your input. A conversation\n"
+        "with a real model never continues with `offline`.",
     ),
 )
 @click.argument("prompt", nargs=-1)

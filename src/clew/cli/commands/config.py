@@ -45,7 +45,9 @@ def config() -> None:
     """
 
 
-@config.command(epilog=examples("clew config show", "clew config show --origin", "clew config show --json | jq .model"))
+@config.command(
+    epilog=examples("clew config show", "clew config show --origin", "clew config show --json | jq .settings.model")
+)
 @click.option("--origin", is_flag=True, help="Show where each value comes from.")
 @json_options
 @click.pass_context
@@ -57,7 +59,7 @@ def show(ctx: click.Context, origin: bool, form: Form) -> None:
     wrong: list[Invalid] = []
     found = [*_settings(wrong), *_secrets()]
     if form == "json":
-        out_value({name: one._asdict() if origin else one.value for name, one in found}, form)
+        out_value({"settings": {name: one._asdict() if origin else one.value for name, one in found}}, form)
     elif form == "jsonl":
         out_jsonl({"name": name, **one._asdict()} for name, one in found)
     else:

@@ -41,7 +41,7 @@ ALIASES = {"ls": "list", "show": "print", "view": "print", "rm": "delete", "remo
     ),
 )
 def conversation() -> None:
-    """List, print and delete messages by their IDs, in any conversation."""
+    """List, print and delete single messages by their IDs. 'clew rm' and 'clew purge' delete whole conversations."""
 
 
 @conversation.command("list", epilog=examples("clew conversation list", "clew conversation list --here --compact"))
@@ -89,7 +89,7 @@ conversation.add_command(
 
 @conversation.command(
     "delete",
-    epilog=examples("clew conversation delete 7dq2xe", "clew conversation delete --cascade --dry-run 7dq2xe x4w8tn"),
+    epilog=examples("clew conversation delete m2p5vz", "clew conversation delete --cascade --dry-run 7dq2xe"),
 )
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @click.option("--cascade", is_flag=True, help="Also delete all messages that follow.")

@@ -58,7 +58,9 @@ class Check(NamedTuple):
 
 
 @click.command(
-    epilog=examples("clew doctor", "clew doctor --quick", "clew doctor --json | jq '.[] | select(.state != \"ok\")'")
+    epilog=examples(
+        "clew doctor", "clew doctor --quick", "clew doctor --json | jq '.items[] | select(.state != \"ok\")'"
+    )
 )
 @click.option("--quick", is_flag=True, help="Only open the store and read from it, and print how long that took.")
 @json_options

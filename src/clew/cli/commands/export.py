@@ -42,7 +42,7 @@ Detail = Literal["prompts", "conversation", "full"]
 @click.argument("what", nargs=-1, metavar="[ID]...")
 @click.option(
     "--as", "kind", type=click.Choice(list(FORMS)), default="jsonl", show_default=True,
-    help="jsonl: without loss, for clew. native: as the tool wrote it that the conversation was imported from."
+    help="jsonl: everything, for clew. native: the files of the original tool, byte for byte."
     " cpeconvo: a new file for CPE.",
 )  # fmt: skip
 @click.option("--output", "-o", metavar="PATH", help="The file, or the folder for several; default: standard output.")
@@ -67,9 +67,9 @@ def export(
 ) -> None:
     """Write the conversations with these IDs, or all of them, to a file or a folder.
 
-    If ID is a message, writes a conversation that has the messages up to it.
-    A JSONL export has everything that belongs to the conversations: branches, attachments, logs and saved working
-    files. An export is not encrypted, even if the store is. Only you can read the files that clew writes.
+    If ID is a message, write the messages up to it. A JSONL export has everything that belongs to the
+    conversations: branches, attachments, logs and saved working files. An export is not encrypted, even if the
+    store is. Only you can read the files that clew writes.
     """
     if what and (project is not None or since is not None):
         raise click.UsageError("--project and --since cannot be used with IDs")

@@ -16,6 +16,7 @@ from click.shell_completion import CompletionItem, get_completion_class
 
 import clew
 from clew.base.visible import plain
+from clew.cli.command_list import COMMANDS, ENVIRONMENT, list_by_group
 from clew.cli.exits import MEANINGS
 from clew.cli.options import examples
 from clew.cli.output.text import bold, clip, out
@@ -26,14 +27,23 @@ from clew.cli.setup.open_store import open_for_completion
 
 @click.command(
     name="help",
-    epilog=examples("clew help search", "clew help key seal", "clew help exit-codes"),
+    epilog=examples("clew help --all", "clew help search", "clew help key seal", "clew help exit-codes"),
 )
 @click.argument("words", nargs=-1, metavar="[COMMAND|TOPIC]")
-def help(words: tuple[str, ...]) -> None:
-    """Show the help of a command, or a topic: exit-codes."""
-    if words == ("exit-codes",):
+@click.option("--all", "everything", is_flag=True, help="List all commands.")
+def help(words: tuple[str, ...], everything: bool) -> None:
+    """Show the help of a command, or a topic: environment, exit-codes. Without either, the most used commands."""
+    if everything and words:
+        raise click.UsageError("--all takes no command")
+    if everything:
+        formatter = click.get_current_context().make_formatter()
+        list_by_group(formatter, COMMANDS)
+        out(formatter.getvalue().strip("\n"))
+    elif words == ("exit-codes",):
         for code, meaning in MEANINGS.items():
             out(f"{bold(f'{code:>3}')}  {meaning}")
+    elif words == ("environment",):
+        out(ENVIRONMENT)
     else:
         out(_context(words).get_help())
 
@@ -46,7 +56,7 @@ def _context(words: tuple[str, ...]) -> click.Context:
         group = ctx.command
         command = group.get_command(ctx, word) if isinstance(group, click.Group) else None
         if command is None:
-            raise click.UsageError(f"unknown command or topic {' '.join(words)!r}; topics: exit-codes")
+            raise click.UsageError(f"unknown command or topic {' '.join(words)!r}; topics: environment, exit-codes")
         ctx = click.Context(command, parent=ctx, info_name=word, **command.context_settings)
     return ctx
 

@@ -47,7 +47,7 @@ EDITS = {"Edit": "file_path", "Write": "file_path", "MultiEdit": "file_path", "N
 
 @click.group(
     invoke_without_command=True,
-    epilog=examples("clew hook install", "clew hook status", "clew hook uninstall", "clew hook < event.json"),
+    epilog=examples("clew hook install --user", "clew hook status", "clew hook uninstall", "clew hook < event.json"),
 )
 @store_option
 @click.pass_context

@@ -56,10 +56,8 @@ class _Asked(NamedTuple):
         "clew import --watch",
         "clew import --undo k3m9qa",
         "clew import .cpeconvo",
-        more="A folder of an agent runtime contains {project}/sessions/{id}/ with\n"
-        "metadata.json, messages.jsonl and transcript.jsonl, and\n"
-        "{project}/memory/summary.md; it can be any level of this structure. To read\n"
-        "a .cpeconvo file of CPE without importing it, use 'clew --db .cpeconvo ls'.",
+        more="Mirrors of clew.agents can be imported, too. To read a .cpeconvo file, the\n"
+        "database of the agent CPE, without importing it: clew ls --db .cpeconvo",
     ),
 )
 @click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(readable=False))
@@ -72,7 +70,9 @@ class _Asked(NamedTuple):
 @click.option("--again", is_flag=True, help="Read unchanged files, too: brings back what was deleted here.")
 @click.option("--force", is_flag=True, help="Import even if the disk seems too small.")
 @click.option("--watch", is_flag=True, help="Import what is new as it is written, until Ctrl-C.")
-@click.option("--undo", metavar="RUN", help="Remove what one import added and nothing has used since.")
+@click.option(
+    "--undo", metavar="RUN", help="Remove the conversations that an import added and that did not change since."
+)
 @click.option("--runs", is_flag=True, help="List past imports.")
 @yes_option
 @dry_run_option
@@ -97,17 +97,16 @@ def import_(
 ) -> None:
     """Import conversations of other programs. Messages already stored do not change.
 
-    Without PATH, lists the histories found on this machine; on a terminal asks which to import, elsewhere imports them
-    with --yes. PATH is a file, a folder or a zip archive; its format is recognised by its content. 'clew sources' lists
-    the formats. PATH can be the URL of a PostgreSQL database in which LangGraph keeps its threads; it is only read.
+    Without PATH, list the histories on this machine and ask which to import; without a terminal, import them only
+    with --yes. PATH is a file, a folder, a zip archive, or the URL of a PostgreSQL database of LangGraph, which is
+    only read. 'clew sources' lists the formats; clew recognises them by their content.
 
-    Unreadable parts are skipped and listed on stderr; the exit code is then 8, also if nothing was imported. Ctrl-C
-    ends it after whole conversations; the same command imports the rest. An import that cannot fit on the disk is
-    refused; if the disk becomes full, it stops and reports what is stored. Other programs can write meanwhile; during
-    --dry-run they wait only on a server, or if attachments are in object storage.
+    Parts that cannot be read are skipped and listed on stderr; the exit code is then 8. Ctrl-C stops after the
+    current conversation; the same command imports the rest. If the disk is too small, nothing is imported. If it
+    becomes full, the import stops and reports what is stored.
 
-    --watch imports what is new at PATH, or else in all histories on this machine, and then every message within two
-    seconds after it is written. It prints a line for each conversation that has grown.
+    --watch imports what is new, and then each message within two seconds after it is written. It prints a line for
+    each conversation that grew.
     """
     if undo is not None or runs:
         if paths:

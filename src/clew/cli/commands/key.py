@@ -193,7 +193,7 @@ def _ask_recovery_key() -> bytes:
     raise click.Abort
 
 
-_NO_KEY = "no key given; use --key-file, --passphrase, or a variable listed in 'clew --help'"
+_NO_KEY = "no key given; use --key-file, --passphrase, or a variable listed in 'clew help environment'"
 _NO_NEW_KEY = "no new key given; use --new-key-file, --new-keyring, --new-passphrase or CLEW_NEW_KEY"
 STATES = {"seal": "sealing", "unseal": "unsealing", "rotate": "rotating"}
 """The state of a store during each command."""

@@ -1,4 +1,4 @@
-"""`clew ls`: lists sessions, most recently active first; or those in the trash."""
+"""`clew ls`: lists sessions, most recently active first. `clew trash ls` lists with it."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class Filter(NamedTuple):
 
     limit: int
     cursor: str | None
-    scope: Scope
-    title: str | None
-    trash: bool
-    subagents: bool
+    scope: Scope = Scope()
+    title: str | None = None
+    trash: bool = False
+    subagents: bool = False
     since: datetime | None = None
     until: datetime | None = None
     empty: bool = False
@@ -73,6 +73,13 @@ class Filter(NamedTuple):
         return [flag for flag, value in named.items() if value is not None]
 
 
+limit_option = click.option(
+    "-n", "--limit", type=click.IntRange(1, 10_000), default=20, help="List at most this many.  [default: 20]"
+)
+everything_option = click.option("--all", "everything", is_flag=True, help="List all, without a limit.")
+cursor_option = click.option("--cursor", metavar="CURSOR", help="Continue after a page: its next_cursor.")
+
+
 @click.command(
     epilog=examples(
         "clew ls --here",
@@ -80,21 +87,17 @@ class Filter(NamedTuple):
         "clew ls --label work --since 2d --limit 5",
         "clew ls --all --jsonl | jq -r .id",
         "clew ls --subagents",
-        "clew ls --trash",
     ),
 )
-@click.option(
-    "-n", "--limit", type=click.IntRange(1, 10_000), default=20, help="List at most this many.  [default: 20]"
-)
-@click.option("--all", "everything", is_flag=True, help="List all, without a limit.")
+@limit_option
+@everything_option
 @scope_options
 @click.option("--title", metavar="TEXT", help="Only those with this text in the title.")
 @since_option
 @until_option
 @click.option("--empty", is_flag=True, help="Also list conversations without messages.")
 @click.option("--subagents", is_flag=True, help="List the conversations of subagents: name, run, and who called them.")
-@click.option("--trash", is_flag=True, help="List the trash, most recently deleted first.")
-@click.option("--cursor", metavar="CURSOR", help="Continue after a page: its next_cursor.")
+@cursor_option
 @json_options
 @store_option
 @click.pass_context
@@ -108,7 +111,6 @@ def ls(
     until: datetime | None,
     empty: bool,
     subagents: bool,
-    trash: bool,
     cursor: str | None,
     form: Form,
 ) -> None:
@@ -116,9 +118,13 @@ def ls(
 
     The tool is the one a conversation was imported from; ⑂ marks forks.
     """
-    wanted = Filter(1000 if everything else limit, cursor, scope, title, trash, subagents, since, until, empty)
-    if trash and (scope.flags or wanted.flags or subagents):
-        raise click.UsageError("--trash cannot be used with options that choose conversations")
+    most = 1000 if everything else limit
+    wanted = Filter(most, cursor, scope, title, False, subagents, since, until, empty)
+    ctx.exit(list_sessions(wanted, form, everything=everything))
+
+
+def list_sessions(wanted: Filter, form: Form, *, everything: bool) -> int:
+    """Prints the sessions that a filter selects. Returns the exit code."""
     damaged: list[str] = []
     with open_for_reading() as store:
         rest: list[str | None] = [None]
@@ -129,7 +135,7 @@ def ls(
         elif form == "jsonl":
             out_jsonl(_json(session, damaged) for session in found)
         else:
-            kind = None if trash else "subagent" if subagents else "session"
+            kind = None if wanted.trash else "subagent" if wanted.subagents else "session"
             rows = list(_rows(store, found, damaged, kind))
             out_lines(_table(rows))
             if not rows:
@@ -142,7 +148,7 @@ def ls(
                 warn(f"next_cursor {rest[0]}")
     for id in damaged:
         warn(f"clew: conversation {id} is damaged")
-    ctx.exit(DAMAGED if damaged else 0)
+    return DAMAGED if damaged else 0
 
 
 def mention_cpe(store: clew.Store) -> None:

@@ -188,7 +188,7 @@ def _forget(root: str, form: Form) -> None:
     out_lines(wrap(f"mirror {plain(root)} removed from the list{left}"))
 
 
-@click.command(epilog=examples("clew receipts", "clew receipts --json | jq '.[].sessions'"))
+@click.command(epilog=examples("clew receipts", "clew receipts --json | jq '.items[].sessions'"))
 @json_options
 @store_option
 def receipts(form: Form) -> None:

@@ -61,18 +61,18 @@ def redact(
     also: tuple[str, ...],
     form: Form,
 ) -> None:
-    """Scan the store for secrets, and list their number, kind and location. Never prints the values.
+    """Find secrets in the store, and list their number, kind and location. Never prints the values.
 
-    With ID, only these conversations and messages. Exit code 1 if secrets were found; 7 if none were found but
-    something could not be read.
+    With ID, only these conversations and messages. Exit code 1 if it found secrets; 7 if it found none and could
+    not read everything.
 
-    To remove a secret, purge its conversation, or use --apply with the IDs of messages or conversations, or --all: a
-    version without the secret takes the message's place in every conversation that has it, with the same ID, and the
-    old one is purged. Titles and imported records that repeat the secret are redacted, too. It shows what will change,
-    and asks; off a terminal it needs --yes. It cannot be undone. Attachments and saved working files are not changed.
-    Importing the same history again does not bring the secret back.
+    --apply removes secrets from the messages or conversations named, or from all with --all. It replaces each
+    secret by ***; the message keeps its ID, and its old text is purged. Titles and imported records that repeat the
+    secret are changed, too; attachments and saved working files are not. It shows what will change, and asks;
+    without a terminal, it needs --yes. This cannot be undone. Importing the same history again does not bring the
+    secret back.
 
-    To avoid storing secrets, use 'clew append --redact' or the setting 'redact'.
+    To keep secrets from being stored, use 'clew append --redact' or the setting 'redact'.
     """
     if everything and (ids or not removes):
         raise click.UsageError("--all is for --apply, without ID")

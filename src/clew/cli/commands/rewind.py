@@ -119,8 +119,9 @@ def undo(
 ) -> None:
     """Undo the last rewind of the conversation and its files.
 
-    Each further undo reverts one more rewind. To redo a rewind, rewind again. To revert an undo, rewind to the ID that
-    'clew checkpoint ls' lists for it. Without CONVERSATION, uses the latest conversation of this directory.
+    Run it again to undo the rewind before that. To redo a rewind, rewind again. To revert an undo of files, rewind
+    to the ID that 'clew checkpoint ls' shows for it. Without CONVERSATION, uses the latest conversation of this
+    directory.
     """
     with open_existing() as store:
         found = find_session(store, session)

@@ -46,7 +46,7 @@ from clew.turns.words import short_model
 @click.option("--current", is_flag=True, help="Leave out messages that a compaction replaced: what the model sees now.")
 @click.option("--follow", "-f", is_flag=True, help="Keep printing new messages until Ctrl+C.")
 @click.option("--fold", is_flag=True, help="Show thinking and tool calls on one line each; in HTML, collapsed.")
-@click.option("--unfold", is_flag=True, help="Show system prompts, instructions and reminders in full.")
+@click.option("--unfold", is_flag=True, help="Show system prompts, instructions, reminders and summaries in full.")
 @click.option(
     "--as", "kind", type=click.Choice(["text", "markdown", "md", "html", "json", "raw"]), default="text",
     help="Output format; raw prints each message in the JSON of its provider.  [default: text]",
@@ -65,14 +65,14 @@ def show(
     kind: Kind,
     form: Form,
 ) -> None:
-    """Show the conversation ID; or, if ID is a message, the messages up to it.
+    """Show a conversation. If ID is a message, show the messages up to it.
 
-    Without ID, shows the latest conversation of the current directory. ID can be an ID or a handle, the beginning of an
-    ID or of a title, or a position: @last is the conversation that was active last, @-2 the one before it. On a
-    terminal, uses PAGER, or less if that is not set.
+    Without ID, show the latest conversation of the current directory. ID can be an ID or a handle, the beginning of
+    an ID or of a title, or a position: @last is the most recently active conversation, @-2 the one before it. On a
+    terminal, uses PAGER, or less.
 
-    Shows the whole history: where a compaction replaced messages by a summary, a line says so, and in JSON the first
-    message after it has the field "compacted", the number of messages before.
+    Shows the whole history. Where a summary replaced earlier messages, a line says so; in JSON, the first message
+    after it has the field "compacted", the number of messages before.
     """
     if kind != "text" and form != "text":
         raise click.UsageError("--as cannot be used with --json or --jsonl")

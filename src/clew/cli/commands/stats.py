@@ -21,7 +21,7 @@ from clew.cli.setup.settings import prices
 from clew.store.stats import Stats, Tally
 from clew.store.stats import stats as count_all
 from clew.store.usage import sum_of
-from clew.turns.words import money, price_origin
+from clew.turns.words import money, price_origin, short_models
 
 MOST = 10
 """Maximum rows of a table; further rows are summed up in one."""
@@ -86,7 +86,8 @@ def _lines(found: Stats) -> Iterator[str]:
     if found.damaged:
         yield damage(found.damaged)
     models = sorted(found.by_model.items(), key=lambda item: -_tokens(item[1]) or -item[1].messages)
-    yield from _table("by model", [(name or "unknown", one) for name, one in models], "answers")
+    short = short_models(found.by_model)
+    yield from _table("by model", [(short[name] or "unknown", one) for name, one in models], "answers")
     days = list(found.by_day.items())[-DAYS:]
     yield from _table("by day", days, "messages", most=DAYS)
     projects = sorted(found.by_project.items(), key=lambda item: -item[1].messages)

@@ -52,8 +52,8 @@ limit_option = click.option(
 def tree(ctx: click.Context, id: str | None, limit: int | None, here: bool, form: Form) -> None:
     """Show messages as a tree: all messages, those of a conversation, or a message and its descendants.
 
-    The most recently active come last. Only forks are indented, and a branch ends with ------. The messages of a
-    subagent are shown under the message that called it.
+    The most recently active conversation comes last. Lines are indented at forks, and ------ ends a branch.
+    Messages of a subagent are below the message that called it.
     """
     if id is not None and here:
         raise click.UsageError("--here cannot be used with an ID")

@@ -39,8 +39,9 @@ if TYPE_CHECKING:
 def verify(ctx: click.Context, form: Form, print_head: bool, since: str | None) -> None:
     """Check everything in the store, and list what is damaged. Writes nothing.
 
-    A head is a short text that identifies the current state, without content. Keep it where an attacker cannot change
-    it: --since then detects if the store was replaced by an older copy. Exit code 7 on damage or rollback.
+    To detect that the store was replaced by an older copy, print its head (a line of text without content) with
+    --print-head, keep it in another place, and pass it to --since later. Exit code 7 if the store is damaged or
+    older.
     """
     if print_head:
         if since is not None:

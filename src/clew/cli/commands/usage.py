@@ -22,7 +22,7 @@ from clew.cli.setup.scope import Scope, scope_options
 from clew.cli.setup.settings import prices
 from clew.store.stats import Stats, stats
 from clew.store.usage import ConversationUsage, Spent, UsageGroup, conversation_usage, sum_of
-from clew.turns.words import money, price_origin
+from clew.turns.words import money, price_origin, short_models
 
 MOST = 30
 """Maximum rows of a table; further rows are summed up in one."""
@@ -160,7 +160,8 @@ def _lines(found: Stats, by: str, rows: dict[str, Spent]) -> Iterator[str]:
     elif len(shown) > MOST:
         rest = dict(shown[MOST - 1 :])
         shown = [*shown[: MOST - 1], (f"{len(rest)} others", sum_of(rest.values()))]
-    named = [(home_short(name) if by == "project" else name, one) for name, one in shown]
+    models = short_models(name for name, _ in shown) if by == "model" else {}
+    named = [(home_short(name) if by == "project" else models.get(name, name), one) for name, one in shown]
     yield from _table(by, [(name or _EMPTY.get(by, name), one) for name, one in named], total)
     traces = sum_of(one for group, one in found.usage.items() if group.subagent)
     if traces.answers:

@@ -140,7 +140,12 @@ def _tell(done: list[FileOutcome], run: str | None, *, dry_run: bool) -> None:
             warn(f"{bold('in the trash')} {plain(one.path)}: restore its conversation to import what is new")
     counts = {state: sum(one.state == state for one in done) for state in ("unchanged", "empty", "trashed")}
     # One may have several files. Those without a message are not counted, as in every list.
-    stored = {each.session: each.subagent for one in done for each in one.conversations if each.messages or each.known}
+    stored = {
+        each.session: each.subagent
+        for one in done
+        for each in one.conversations
+        if each.messages or each.known or each.inherits
+    }
     traces = sum(stored.values())
     conversations = len(stored) - traces
     new = sum(one.messages for one in done)

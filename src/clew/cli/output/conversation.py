@@ -176,7 +176,7 @@ def _note(note: ProgramNote, how: Look) -> Iterator[str]:
         yield style(plain(f"! {note.title}" if note.kind == "shell" else note.title), "1;36")
         shown = paragraphs(without_colours(note.text)) if note.text and not how.fold else []
         yield from (f"  {dim(line)}" for line in shown)
-    elif note.kind == "summary" and not how.fold:
+    elif note.kind == "summary" and how.unfold:
         yield header(note.entry, "summary")
         yield ""
         yield from _markdown_lines(note.text, how)

@@ -170,8 +170,18 @@ def wrap_to(line: str, room: int) -> Iterator[str]:
     yield shown
 
 
+SCHEMA_VERSION = 1
+"""Version of the documents that `--json` prints; `tools/documents.py` has their types."""
+
+
 def out_json(value: Any) -> None:
-    """Prints one JSON document, indented."""
+    """Prints the document of a command, indented: an object with `schema_version`; a list becomes its `items`."""
+    fields = value if isinstance(value, dict) else {"items": value}
+    _out_json({"schema_version": SCHEMA_VERSION, **fields}, indent=2)
+
+
+def out_foreign(value: Any) -> None:
+    """Prints JSON that another program defines, indented."""
     _out_json(value, indent=2)
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 F = TypeVar("F", bound=Callable[..., object])
-_NEEDS_KEY = "Provide the key with --key-file or an environment variable; see 'clew --help'."
+_NEEDS_KEY = "Provide the key with --key-file or an environment variable; see 'clew help environment'."
 _CPE = "Here clew can read messages, chat, and delete them with 'clew conversation delete'."
 _WRONG = "Nothing was changed. Use the key that sealed the store."
 
@@ -45,13 +45,9 @@ def store_option(command: F) -> F:
 
         return click.option(flag, metavar=metavar, expose_value=False, is_eager=True, callback=remember, help=help)
 
-    help = "Key file of a sealed store.  [default: CLEW_KEY_FILE, or your settings]"
-    key_file = option("--key-file", "key_file", help)
-    help = "Object storage for large attachments: s3://bucket/prefix.  [default: CLEW_BLOBS, or your settings]"
-    command = option("--blobs", "blobs", help, "URL")(command)
-    return option("--db", "db", "Path or URL of the store.  [default: CLEW_DB, your settings, or your data folder]")(
-        key_file(command)
-    )
+    key_file = option("--key-file", "key_file", "Key file of a sealed store.")
+    command = option("--blobs", "blobs", "Object storage for large attachments: s3://bucket/prefix.", "URL")(command)
+    return option("--db", "db", "Path or URL of the store; see 'clew help environment'.")(key_file(command))
 
 
 def open_or_create(*, redact: Rules | None = None, timeout: float | None = None) -> clew.Store:

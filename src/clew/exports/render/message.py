@@ -18,10 +18,10 @@ from clew.providers.usage import AnswerUsage
 from clew.turns.model import Entry, Item, ModelAnswer, Part, ProgramNote, Said, Step, Thought, UserPrompt
 from clew.turns.words import money, note_line, short_model, token_words
 
-VERSION = 6
+VERSION = 7
 """Grows with every change of the HTML of a message: caches must not keep the older form."""
 NAMES = {
-    "user": "You", "assistant": "Assistant", "tool": "Tool result", "system": "System", "summary": "Summary",
+    "user": "You", "assistant": "Assistant", "tool": "Tool result", "system": "System",
     "damaged": "Damaged message",
 }  # fmt: skip
 
@@ -207,9 +207,6 @@ class Renderer:
             role = _role(note.entry)
             kind = "you damaged" if role == "user" else "ai damaged"
             return self._article(note, role, kind, _damage(note.entry), first)
-        if note.kind == "summary":
-            body = f'<div class="body">{markdown(note.text)}</div>'
-            return self._article(note, "summary", "ai", body + self._files(note.entry, note.media), first)
         return self._article(note, "", "note-m", self._note(note), first, title=_TITLES.get(note.kind, "Note"))
 
     def _note(self, note: ProgramNote) -> str:
@@ -231,9 +228,11 @@ class Renderer:
         line = inline(one_line(name_secrets(note_line(note))))
         if line.startswith(f"{title}: ") or not note.text:
             return f'<p class="aside">{line}</p>{files}'
+        summary = note.kind == "summary"
+        body = f"<div>{markdown(note.text)}</div>" if summary else f'<div class="typed">{plain(note.text)}</div>'
         return (
             f'<details class="think aside"><summary><span class="i i-right" aria-hidden="true"></span>{line}</summary>'
-            f'<div class="typed">{plain(note.text)}</div></details>{files}'
+            f"{body}</details>{files}"
         )
 
     def _files(self, one: Entry, blocks: Iterable[Media]) -> str:
@@ -262,7 +261,7 @@ class Renderer:
 
 _TITLES = {
     "command": "Command", "shell": "Terminal", "instructions": "System", "interruption": "Interrupted",
-    "error": "Error", "reminder": "Note",
+    "error": "Error", "reminder": "Note", "summary": "Summary",
 }  # fmt: skip
 
 

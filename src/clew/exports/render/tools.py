@@ -72,7 +72,7 @@ def render_step(
     lines = [line for panel in panels if isinstance(panel, faces.Diff) for line in panel.lines]
     has_diff = bool(lines) and step.state == "done"
     ended = diff_summary(lines) if has_diff else inline(faces.summary(step))
-    open = open or step.kind in _OPEN or (has_diff and len(lines) <= SHORT_DIFF)
+    open = open or step.kind in _OPEN or (has_diff and len(lines) <= SHORT_DIFF) or any(map(_is_image, panels))
     inside = "".join(_panels(step, panels, links, media)) + "".join(map(note, step.notes))
     return (
         f'<details class="call{" agent" if agent else ""}"'
@@ -83,6 +83,10 @@ def render_step(
         f'<span class="sum">{ended}</span></summary>'
         f'<div class="out">{inside}</div></details>'
     )
+
+
+def _is_image(panel: faces.Panel) -> bool:
+    return isinstance(panel, faces.Output) and isinstance(panel.block, Media) and panel.block.modality == "image"
 
 
 def json_block(value: Any) -> str:
