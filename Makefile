@@ -3,6 +3,12 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
+# The versions that were tried together; empty for the newest. Installing uses the index that pip is set up with.
+VERSIONS ?= constraints.txt
+PIP      := -m pip install --quiet --disable-pip-version-check
+INSTALL   = PIP_CONSTRAINT=$(VERSIONS) $(BIN)/python $(PIP)
+EXTRAS   := all,opentelemetry,pydantic-ai
+
 # Tests start hundreds of programs: without bytecode, each of them would compile clew again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -21,8 +27,8 @@ pytest := $(if $(CI),tools/repeat.py,-m pytest)
 ADAPTERS := langgraph openai_agents claude litellm google_adk strands agent_framework llama_index chainlit
 TEST_ADAPTERS := $(ADAPTERS:%=test-adapter-%)
 
-.PHONY: $(TEST_ADAPTERS) run test test-full test-adapters adapter-table adapter-ranges test-all check coverage bench soak fix docs dist \
-  clean
+.PHONY: $(TEST_ADAPTERS) run test test-full test-adapters test-newest adapter-table adapter-ranges test-all check coverage \
+  bench soak fix docs dist update tried wheels clean
 
 run: $(VENV)/.run
 	@if [ -t 0 ] && [ -t 1 ]; then $(BIN)/clew; else $(BIN)/clew tour; fi
@@ -33,6 +39,12 @@ test: $(VENV)/.dev
 
 test-full: $(VENV)/.dev
 	$(BIN)/python $(pytest) -n $(WORKERS) --dist worksteal --durations=20 -m "not soak and full"
+
+# With the newest versions of all packages: a release of a dependency that breaks clew shows here.
+test-newest:
+	@rm -rf .venv-newest
+	@$(MAKE) --no-print-directory VENV=.venv-newest VERSIONS= test
+	@.venv-newest/bin/python tools/update.py --tried
 
 # Frameworks need versions of SDKs that exclude each other, so each has an environment of its own.
 test-adapters:
@@ -49,7 +61,7 @@ adapter-table: $(VENV)/.dev $(ADAPTERS:%=.venv-adapters/%/.made)
 adapter-ranges: $(VENV)/.made
 	$(BIN)/python tools/adapter_ranges.py
 
-test-all: test test-full test-adapters
+test-all: test test-full test-adapters dist
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -60,7 +72,7 @@ check: $(VENV)/.dev
 
 # As users have it: a wheel, whose modules pip compiles. From the sources, the first start of a process would compile them.
 bench: .venv-bench/.bench
-	@.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall .
+	@.venv-bench/bin/python $(PIP) --no-deps --force-reinstall .
 	.venv-bench/bin/python -m benchmarks
 
 # Fails if tests run less of a part than `[tool.clew.coverage]` in pyproject.toml asks.
@@ -86,38 +98,52 @@ docs: .venv-site/.made
 	@.venv-site/bin/python -m pip install --quiet --disable-pip-version-check -r tools/site-requirements.txt
 	@touch $@
 
-dist: $(VENV)/.made
-	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
-	@ls dist/*.whl
+# Builds sdist and wheel twice, compares them, checks them, and tries each in an empty environment.
+dist: $(VENV)/.dev
+	$(BIN)/python tools/dist.py
+
+# The newest versions that work together, for every system; then the tests have to pass.
+update: $(VENV)/.dev
+	$(BIN)/python tools/update.py
+
+# The versions that are installed in $(VENV).
+tried: $(VENV)/.dev
+	@$(BIN)/python tools/update.py --tried
+
+# Asks the index for the wheels of every package that `pip install clew` needs; writes docs/reference/wheels.md.
+wheels: $(VENV)/.dev
+	$(BIN)/python tools/wheels.py
 
 clean:
-	rm -rf $(VENV) .venv-bench .venv-adapters dist
+	rm -rf $(VENV) .venv-bench .venv-newest .venv-adapters dist
 
 $(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "clew needs Python 3.11 or newer: make PYTHON=python3.12 …"; exit 1; }
 	@$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-$(VENV)/.run: $(VENV)/.made pyproject.toml
+$(VENV)/.run: $(VENV)/.made pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cli]'
+	@$(INSTALL) -e .
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.made pyproject.toml
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+$(VENV)/.dev: $(VENV)/.made pyproject.toml constraints.txt
+	@echo "Setting up $(VENV) for development …"
+	@$(BIN)/python tools/group.py dev > $(VENV)/dev.txt
+	@$(INSTALL) -r $(VENV)/dev.txt -e '.[$(EXTRAS)]'
 	@touch $@ $(VENV)/.run
 
 # The peers need older versions of SDKs than clew's tests do, so they have an environment of their own.
 .venv-bench/.bench: pyproject.toml benchmarks/requirements.txt
-	@$(MAKE) --no-print-directory VENV=.venv-bench .venv-bench/.dev
-	@.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/requirements.txt
+	@$(MAKE) --no-print-directory VENV=.venv-bench VERSIONS= .venv-bench/.dev
+	@.venv-bench/bin/python $(PIP) -r benchmarks/requirements.txt
 	@touch $@
 
 .venv-adapters/%/.made: pyproject.toml tests/adapters/requirements.txt tests/adapters/%/requirements.txt
 	@echo "Setting up .venv-adapters/$* …"
 	@$(PYTHON) -m venv .venv-adapters/$*
-	@.venv-adapters/$*/bin/python -m pip install --quiet --disable-pip-version-check --no-compile \
-	  -e '.[aio,cli,crypto,postgres,redaction]' -r tests/adapters/requirements.txt -r tests/adapters/$*/requirements.txt
+	@.venv-adapters/$*/bin/python $(PIP) --no-compile -e '.[postgres]' \
+	  -r tests/adapters/requirements.txt -r tests/adapters/$*/requirements.txt
 	@if [ -e tests/adapters/$*/sdist.txt ]; then cd .venv-adapters/$* && mkdir -p sdist && \
 	  bin/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: -d sdist \
 	  -r ../../tests/adapters/$*/sdist.txt && for one in sdist/*.tar.gz; do tar xzf "$$one" -C sdist; done; fi

@@ -100,7 +100,7 @@ def picker(bench: Bench) -> Iterator[Figure]:
     try:
         from clew.cli.picker.catalog import Catalog
     except ImportError:
-        yield missing("picker", "the extra clew[cli] is not installed")
+        yield missing("picker", "the packages of the command line are not installed")
         return
     count = bench.sizes.sessions
     path = bench.once(f"talks {count}", lambda: _talks(bench, count))

@@ -38,7 +38,7 @@ tests/backends/postgres/test_failover.py::test_a_standby_that_is_promoted
 tests/cli/test_recordings.py::test_what_people_see[[]80]
 tests/cli/test_hook_time.py::test_a_path_that_no_file_can_have[[]path0]
 tests/cli/test_program.py::test_help_is_quick
-tests/test_extras.py::test_an_environment_with_the_command_line_serves_the_page
+tests/test_dist.py::test_two_builds_are_the_same
 tests/cli/test_hook_time.py::test_an_agent_that_never_finishes_its_sentence
 tests/cli/test_project.py::test_p20_the_watch_sees_what_the_users_own_settings_do
 tests/web/test_browser_features.py::test_reading_by_pointer

@@ -1,79 +1,112 @@
-"""The extras of pyproject.toml: what is recommended works after the installation that the README names."""
+"""pyproject.toml: `pip install clew` gives the whole program, and extras add what is special."""
 
 from __future__ import annotations
 
 import ast
 import re
-import subprocess
 import sys
 import tomllib
-import venv
+from importlib.metadata import packages_distributions
 from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from tools import group, update
 
 from clew.cli.commands import doctor
 
 ROOT = Path(__file__).parents[1]
-EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+DEFAULT = {canonicalize_name(Requirement(line).name) for line in PROJECT["dependencies"]}
+SPECIAL = {
+    "anthropic", "openai", "google", "psycopg", "obstore", "opentelemetry", "pytest", "hypothesis",
+    "walk", # a module of clew's own, in a program that runs without the package
+}  # fmt: skip
+"""What only extras or programs bring."""
 
 
-def packages(extra: str) -> set[str]:
-    """The names of what an extra installs, with those of the extras that it includes."""
-    found = set[str]()
-    for line in EXTRAS[extra]:
-        within = re.fullmatch(r"clew\[(.*)\]", line)
-        found |= set().union(*map(packages, within[1].split(","))) if within else {re.split(r"[\[<>=]", line)[0]}
-    return found
-
-
-def test_the_command_line_can_serve_its_page() -> None:
-    """Every package that the page's modules import is in `[cli]`."""
-    imported = set[str]()
-    for path in (ROOT / "src/clew/web").rglob("*.py"):
+def imported() -> dict[str, set[str]]:
+    """The foreign packages that clew imports, except its adapters, with the modules that do."""
+    found = dict[str, set[str]]()
+    for path in (ROOT / "src/clew").rglob("*.py"):
+        where = path.relative_to(ROOT / "src/clew").as_posix()
+        if where.startswith(("adapters/", "testing/")):
+            continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Import):
-                imported |= {name.name.partition(".")[0] for name in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                imported.add(node.module.partition(".")[0])
-    foreign = imported - set(sys.stdlib_module_names) - {"clew", "msgspec"}
-    assert "h11" in foreign
-    assert {name.replace("_", "-") for name in foreign} <= packages("cli")
+            names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names = [node.module]
+            for name in names:
+                found.setdefault(name.partition(".")[0], set()).add(where)
+    return {name: where for name, where in found.items() if name not in {"clew", *sys.stdlib_module_names}}
+
+
+def test_the_default_installation_has_what_clew_imports() -> None:
+    """Command line, page, MCP server, encryption, keyring and exports need no extra."""
+    names = packages_distributions()
+    lacking = {
+        name: sorted(where)
+        for name, where in imported().items()
+        if name not in SPECIAL and not DEFAULT & set(map(canonicalize_name, names.get(name, [name])))
+    }
+    assert lacking == {}
+    assert {"click", "cryptography", "keyring", "mcp", "textual", "starlette", "nh3"} <= DEFAULT
 
 
 def test_doctor_knows_the_extras() -> None:
-    """It names each one that `[all]` includes, but the command line that runs it."""
+    """It names each one that `[all]` includes."""
     (everything,) = EXTRAS["all"]
-    assert set(doctor.EXTRAS) | {"cli"} == set(everything.removeprefix("clew[").removesuffix("]").split(","))
+    assert set(doctor.EXTRAS) == set(everything.removeprefix("clew[").removesuffix("]").split(","))
 
 
-def test_no_registry_is_named() -> None:
-    """Hints and pages install extras from a clone: no registry has clew."""
-    pages = [
-        path
-        for name in ("docs", "examples", "src")
-        for path in (ROOT / name).rglob("*")
-        if path.suffix in (".md", ".py")
-    ]
-    named = re.compile(rb"install '?clew\[")
-    assert [str(path) for path in [ROOT / "README.md", *pages] if named.search(path.read_bytes())] == []
+def test_no_default_dependency_is_an_extra_too() -> None:
+    """An extra adds something."""
+    for name, lines in EXTRAS.items():
+        assert not DEFAULT & {canonicalize_name(Requirement(line).name) for line in lines}, name
 
 
 def test_one_function_writes_the_hint() -> None:
     """No other module has a command of pip for an extra: the wording is the same everywhere."""
-    places = {path.name for path in (ROOT / "src").rglob("*.py") if b"install '.[" in path.read_bytes()}
-    assert places == {"errors.py"}
+    said = re.compile(rb"pip install ['\"]?(?:\.|clew)\[")
+    places = {path.name for path in (ROOT / "src").rglob("*.py") if said.search(path.read_bytes())}
+    assert places == set()
 
 
-def test_an_environment_with_the_command_line_serves_the_page(tmp_path: Path) -> None:
-    """`pip install '.[cli]'` is enough for `clew serve`."""
-    venv.create(tmp_path / "venv", with_pip=True)
-    python = tmp_path / "venv/bin/python"
-    subprocess.run([python, "-m", "pip", "install", "--quiet", f"{ROOT}[cli]"], check=True, timeout=280)
-    code = """
-import clew, urllib.request
-from clew.web.server import Server, listen
-with Server(lambda _: clew.open("chats.db"), listen(0)).in_background() as url:
-    with_cookies = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-    print(with_cookies.open(url).status)
-"""
-    done = subprocess.run([python, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert done.stdout == "200\n", done.stderr
+def test_tools_are_a_group_and_no_extra() -> None:
+    """What tests and releases need is not in the metadata that is published; a small reader gives it to old pips."""
+    assert "dev" not in EXTRAS
+    names = {Requirement(line).name for line in group.read("dev")}
+    assert {"pytest", "mypy", "build", "twine"} <= names
+
+
+def test_every_version_is_fixed() -> None:
+    """constraints.txt has an exact version of all that is asked for, each within what is allowed, and no address."""
+    text = update.CONSTRAINTS.read_text(encoding="utf-8")
+    assert "://" not in text and " @ " not in text and "-index" not in text
+    assert {pin.operator for one in update.constraints() for pin in one.specifier} == {"=="}
+    pins = update.pinned()
+    asked = [*PROJECT["dependencies"], *group.read("dev")]
+    asked += [
+        line for extra in ("anthropic", "openai", "gemini", "otel", "objects", "postgres") for line in EXTRAS[extra]
+    ]
+    for line in asked:
+        one = Requirement(line)
+        if one.marker is None:
+            assert one.specifier.contains(pins[canonicalize_name(one.name)], prereleases=True), line
+
+
+def test_the_list_of_components_is_current() -> None:
+    """sbom.cdx.json is what tools/update.py writes from constraints.txt."""
+    assert update.SBOM.read_text(encoding="utf-8") == update.sbom()
+
+
+@pytest.mark.parametrize("package", ["cryptography", "clew[postgres]", "mcp>=2.1"])
+def test_a_hint_can_be_pasted(package: str) -> None:
+    """A shell gives pip what clew asks for."""
+    import shlex
+
+    from clew.errors import install_hint
+
+    assert shlex.split(install_hint(package).removeprefix("Run: ")) == ["pip", "install", package]

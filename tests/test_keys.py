@@ -487,7 +487,7 @@ def test_no_keyring_is_an_error(named: str, why: str, ring: Ring, monkeypatch: p
 def test_a_missing_keyring_package_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says what to install."""
     monkeypatch.setitem(sys.modules, "keyring", None)
-    with pytest.raises(clew.Unavailable, match=r"pip install '\.\[keyring\]'"):
+    with pytest.raises(clew.Unavailable, match=r"pip install keyring"):
         keys.from_keyring("chats")
 
 
@@ -621,7 +621,7 @@ def test_parameters_are_bytes() -> None:
 def test_a_missing_cryptography_package_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says what to install."""
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.kdf.argon2", None)
-    with pytest.raises(clew.Unavailable, match=r"pip install '\.\[crypto\]'"):
+    with pytest.raises(clew.Unavailable, match=r"pip install cryptography"):
         keys.from_passphrase("x").new()
 
 

@@ -36,7 +36,7 @@ ADAPTERS = {
     "agent_framework": Adapter("agent-framework", "agent-framework-core", ("test_history", "test_foreign")),
     "chainlit": Adapter("chainlit", "chainlit", ("test_layer", "test_foreign")),
     "claude": Adapter("claude", "claude-agent-sdk", ("test_store",)),
-    "google_adk": Adapter("google-adk", "google-adk", ("test_fork", "test_foreign", "test_artifacts")),
+    "google_adk": Adapter("google-adk", "google-adk", ("test_fork", "test_foreign")),
     "langgraph": Adapter("langgraph", "langgraph-checkpoint", ("test_types", "test_foreign"), ("langgraph",)),
     "litellm": Adapter("litellm", "litellm", ("test_logger",)),
     "llama_index": Adapter("llama-index", "llama-index-core", ("test_stores",)),
@@ -66,7 +66,7 @@ def tested(name: str, adapter: Adapter, requirement: str, which: str) -> tuple[s
     python = str(folder / "bin/python")
     subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
     install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
-    wanted = [f"-e{ROOT}[{adapter.extra},crypto]", requirement, *adapter.more, *TESTS]
+    wanted = [f"-e{ROOT}[{adapter.extra}]", requirement, *adapter.more, *TESTS]
     done = subprocess.run([*install, *wanted], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         print(done.stderr[-2000:], file=sys.stderr)

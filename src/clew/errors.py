@@ -18,7 +18,7 @@
     │   ├── StorageFull     no space left on the device; free some and retry
     │   ├── ReadOnly        the file or its folder cannot be written
     │   ├── Forbidden       the permissions of the file or its folder forbid reading it
-    │   └── MissingPackage  an optional package is not installed
+    │   └── MissingPackage  a package is not installed
     ├── ProviderError       the provider of a language model refused, failed, or broke off
     ├── ShutdownIncomplete  the shutdown ended before all work was done; lists the failures
     ├── SchemaTooNew        a newer clew wrote the store; it was not changed
@@ -155,17 +155,17 @@ class Forbidden(Unavailable):
     hint = "Check the permissions of the file and its folder."
 
 
-def install_hint(extra: str) -> str:
-    """How to install an extra, or several with commas between them. No registry has clew: it comes from a clone."""
-    return f"In a clone of clew, run: pip install '.[{extra}]'"
+def install_hint(package: str) -> str:
+    """How to install a package; one that comes with an extra of clew has a name such as ``clew[postgres]``."""
+    return f"Run: pip install {package}" if package.replace("-", "").isalnum() else f"Run: pip install '{package}'"
 
 
 class MissingPackage(Unavailable):
-    """An optional package is not installed. `extra` names the extra that installs it."""
+    """A package is not installed. `package` is what to install, such as ``clew[postgres]``."""
 
-    def __init__(self, message: str, extra: str) -> None:
-        self.extra = extra
-        super().__init__(message, hint=install_hint(extra))
+    def __init__(self, message: str, package: str) -> None:
+        self.package = package
+        super().__init__(message, hint=install_hint(package))
 
 
 class ShutdownIncomplete(ClewError):

@@ -215,7 +215,6 @@ def _unusable(kind: type[Exception]) -> Unavailable:
 # -- from a passphrase
 
 
-_EXTRA = "crypto"
 _LONGEST_PARAMETERS = 512
 
 
@@ -282,12 +281,12 @@ class Passphrase:
                 from cryptography.exceptions import UnsupportedAlgorithm
                 from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
         except ImportError:
-            raise MissingPackage("a passphrase needs the cryptography package", _EXTRA) from None
+            raise MissingPackage("a passphrase needs the cryptography package", "cryptography") from None
         try:
             argon2 = Argon2id(salt=by.salt, length=SIZE, iterations=by.t, lanes=by.p, memory_cost=by.m)
             return argon2.derive(self._words)
         except UnsupportedAlgorithm:
-            raise MissingPackage("this build of cryptography has no Argon2id", _EXTRA) from None
+            raise MissingPackage("this build of cryptography has no Argon2id", "cryptography") from None
         except MemoryError:
             raise Unavailable(f"deriving the key needs {by.m >> 10} MiB of memory", hint="Free some memory.") from None
 

@@ -229,7 +229,7 @@ def test_a_missing_sdk_says_what_to_install(
 ) -> None:
     """The error names the extra."""
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ImportError, match=rf"pip install '\.\[{extra}\]'"):
+    with pytest.raises(ImportError, match=rf"pip install 'clew\[{extra}\]'"):
         chat.connect(provider, "m", token="t")
 
 

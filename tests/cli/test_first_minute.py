@@ -166,12 +166,12 @@ def test_the_command_of_an_environment(tmp_path: Path, monkeypatch: pytest.Monke
     assert install_command("anthropic", f"{tmp_path}/.venv", "/usr").startswith(".venv/bin/pip install ")
     tool = tmp_path / "uv/tools/clew"
     tool.mkdir(parents=True)
-    wanted = '[tool]\nrequirements = [{ name = "clew", directory = "/src/clew", extras = ["cli"] }]\n'
+    wanted = '[tool]\nrequirements = [{ name = "clew", directory = "/src/clew", extras = ["otel"] }]\n'
     (tool / "uv-receipt.toml").write_text(wanted)
-    assert install_command("anthropic", str(tool), "/usr").endswith(" '/src/clew[cli]'")
+    assert install_command("anthropic", str(tool), "/usr").endswith(" '/src/clew[otel]'")
     (tool / "uv-receipt.toml").write_text(wanted[:-2] + ', { name = "openai", specifier = ">=3.49" }]\n')
     both = install_command("anthropic", str(tool), "/usr")
-    assert both.startswith("uv tool install --with 'openai>=3.49' --with ") and both.endswith(" '/src/clew[cli]'")
+    assert both.startswith("uv tool install --with 'openai>=3.49' --with ") and both.endswith(" '/src/clew[otel]'")
     assert requirements("anthropic")[0].startswith(("anthropic", "clew[anthropic]"))
 
 

@@ -846,7 +846,7 @@ def test_a_machine_without_cryptography_says_what_to_install(tmp_path: Path) -> 
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_CRYPTOGRAPHY, str(path)], capture_output=True, text=True, timeout=60
     )
-    assert "pip install '.[crypto]'" in done.stdout, done.stderr
+    assert "pip install cryptography" in done.stdout, done.stderr
     assert path.read_bytes() == before
 
 
@@ -856,7 +856,7 @@ def test_without_cryptography_no_file_is_begun(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_CRYPTOGRAPHY, str(path)], capture_output=True, text=True, timeout=60
     )
-    assert "pip install '.[crypto]'" in done.stdout, done.stderr
+    assert "pip install cryptography" in done.stdout, done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -882,4 +882,4 @@ def test_a_plain_store_does_without_cryptography(tmp_path: Path) -> None:
         text=True,
         timeout=60,
     )
-    assert done.stdout.splitlines() == ["plain True", f"{install_hint('crypto')} plain"], done.stderr
+    assert done.stdout.splitlines() == ["plain True", f"{install_hint('cryptography')} plain"], done.stderr

@@ -310,13 +310,14 @@ def test_a_port_that_is_taken_is_told() -> None:
             http.listen(opened.getsockname()[1])
 
 
-def test_without_the_sdk_it_says_what_to_install(environment: dict[str, str]) -> None:
-    """In one line, with the extra that brings it."""
+@pytest.mark.parametrize("module", ["sys.modules['mcp'] = None", "sys.modules['mcp.server'] = type(sys)('mcp.server')"])
+def test_without_the_sdk_it_says_what_to_install(environment: dict[str, str], module: str) -> None:
+    """In one line, also if the SDK is so old that it lacks what the server needs."""
     import subprocess
 
-    code = "import sys; sys.modules['mcp'] = None; from clew.cli import main; sys.exit(main())"
+    code = f"import sys; {module}; from clew.cli import main; sys.exit(main())"
     done = subprocess.run([sys.executable, "-c", code, "mcp"], env=environment, capture_output=True, text=True)
-    assert (done.returncode, "pip install '.[mcp]'" in done.stderr) == (1, True)
+    assert (done.returncode, "pip install 'mcp>=2.1'" in done.stderr) == (1, True)
 
 
 def test_a_message_has_all_its_blocks(stored: Stored, ask: Callable[..., Any]) -> None:

@@ -154,4 +154,4 @@ def test_without_anyio_it_says_what_to_install() -> None:
         "except ImportError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == f"clew.records.aio needs anyio. {install_hint('aio')}\n"
+    assert done.stdout == f"clew.records.aio needs anyio. {install_hint('anyio')}\n"

@@ -110,4 +110,4 @@ def test_without_opentelemetry_it_says_what_to_install() -> None:
         "except ImportError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == f"clew.otel needs opentelemetry-api. {install_hint('otel')}\n"
+    assert done.stdout == f"clew.otel needs opentelemetry-api. {install_hint('clew[otel]')}\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -106,13 +105,6 @@ def test_redaction_may_be_turned_off(path: Path) -> None:
     """With ``redact=False`` records are stored as they are."""
     with clew.open(path) as store, RecordService(store, redact=False) as service:
         assert texts(made(service, "talk", frame(content=SECRET))) == [SECRET]
-
-
-def test_without_the_library_redaction_is_off_and_reported(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where google-re2 is not installed, a service works without redaction and says so."""
-    monkeypatch.setitem(sys.modules, "re2", None)
-    with clew.open(path, key=KEY) as store:
-        assert warned(store) == ["not-redacted"]
 
 
 @pytest.mark.parametrize("redact", [None, "secrets", [Rule("ticket", "x")], 1])

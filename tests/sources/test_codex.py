@@ -144,7 +144,7 @@ def test_compressed_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(MissingPackage) as refused:
         list(Codex().read(Item(str(packed), 0, 0)))
-    assert refused.value.hint == install_hint("cli")
+    assert refused.value.hint == install_hint("zstandard")
 
 
 def test_names_from_the_database(tmp_path: Path) -> None:

@@ -593,4 +593,4 @@ except clew.Unavailable as error:
 def test_a_machine_without_psycopg_says_what_to_install() -> None:
     """A store on a server cannot be opened there, and that is no bug of clew's."""
     done = subprocess.run([sys.executable, "-c", WITHOUT_PSYCOPG], capture_output=True, text=True, timeout=60)
-    assert done.stdout == f"{install_hint('postgres')}\n", done.stderr
+    assert done.stdout == f"{install_hint('clew[postgres]')}\n", done.stderr

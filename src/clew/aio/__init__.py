@@ -19,7 +19,7 @@ from clew.errors import install_hint
 try:
     from anyio import to_thread
 except ImportError as error:  # the core does not need it
-    raise ImportError(f"clew.aio needs anyio. {install_hint('aio')}") from error
+    raise ImportError(f"clew.aio needs anyio. {install_hint('anyio')}") from error
 
 from clew.aio.proxy import Watch
 from clew.aio.retention import Sweeper

@@ -195,7 +195,7 @@ def folder(url: str) -> str | None:
 def require_obstore() -> None:
     """MissingPackage if obstore is not installed."""
     if find_spec("obstore") is None:
-        raise MissingPackage("buckets need the obstore package", "objects")
+        raise MissingPackage("buckets need the obstore package", "clew[objects]")
 
 
 def connect(url: str, options: dict[str, Any]) -> ObjectStore:

@@ -18,7 +18,7 @@ from clew.errors import install_hint
 try:
     from anyio import create_task_group, to_thread
 except ImportError as error:  # the sync client does without it
-    raise ImportError(f"clew.chat.aio needs anyio. {install_hint('aio')}") from error
+    raise ImportError(f"clew.chat.aio needs anyio. {install_hint('anyio')}") from error
 
 from clew.base.messages import ToolCall
 from clew.chat.client import answer_schema, decode_answer

@@ -64,7 +64,7 @@ def _compile(text: bytes) -> list[tuple[re.Pattern[str], bool]]:
     try:
         from pathspec import GitIgnoreSpec
     except ModuleNotFoundError:
-        raise MissingPackage("reading .gitignore needs pathspec", "checkpoints") from None
+        raise MissingPackage("reading .gitignore needs pathspec", "pathspec") from None
     patterns = GitIgnoreSpec.from_lines(text.decode("utf-8", "surrogateescape").split("\n")).patterns
     return [(one.regex, one.include) for one in reversed(list(patterns)) if one.regex and one.include is not None]
 

@@ -35,7 +35,7 @@ def main() -> int:
     except ModuleNotFoundError as error:
         if error.name != "click":
             raise
-        sys.stderr.write(f"clew: the command line needs the package click\n  hint: {install_hint('cli')}\n")
+        sys.stderr.write(f"clew: the command line needs the package click\n  hint: {install_hint('click')}\n")
         return 1
     return cli.run()
 

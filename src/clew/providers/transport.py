@@ -241,7 +241,7 @@ def load_sdk(to: Endpoint) -> ModuleType:
         with loading:
             return import_module(row.sdk)
     except ImportError as error:
-        raise ImportError(f"this provider needs its SDK. {install_hint(row.extra)}") from error
+        raise ImportError(f"this provider needs its SDK. {install_hint(f'clew[{row.extra}]')}") from error
 
 
 class SDKBase:

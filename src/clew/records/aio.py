@@ -18,7 +18,7 @@ from clew.errors import install_hint
 try:
     import anyio
 except ImportError as error:  # the core does without it
-    raise ImportError(f"clew.records.aio needs anyio. {install_hint('aio')}") from error
+    raise ImportError(f"clew.records.aio needs anyio. {install_hint('anyio')}") from error
 
 from clew import aio
 from clew.aio import Sweeper

@@ -66,7 +66,7 @@ def _cipher(key: bytes) -> Any:
         with loading:
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ModuleNotFoundError:
-        raise MissingPackage("encryption needs the cryptography package", "crypto") from None
+        raise MissingPackage("encryption needs the cryptography package", "cryptography") from None
     return AESGCM(keys.check(key))
 
 

@@ -14,7 +14,7 @@ from clew.errors import install_hint
 try:
     from opentelemetry import metrics, trace
 except ImportError as error:  # the core does without it
-    raise ImportError(f"clew.otel needs opentelemetry-api. {install_hint('otel')}") from error
+    raise ImportError(f"clew.otel needs opentelemetry-api. {install_hint('clew[otel]')}") from error
 
 from clew.records import events
 from clew.records.events import Events, RecordEvent

@@ -10,7 +10,7 @@ from clew.base import codec
 from clew.base.loading import loading
 from clew.base.messages import RECORD, AnyMessage
 from clew.engine.session_data import SessionData
-from clew.errors import Invalid, MissingPackage
+from clew.errors import Invalid
 from clew.store.store import Store
 
 if TYPE_CHECKING:
@@ -27,10 +27,7 @@ def rules_for(store: Store, redact: Rules | bool) -> Rules | None:
         raise Invalid(f"redact takes redaction.Rules, True or False, not {type(redact).__name__}")
     if not redact or store.redacts:
         return None
-    try:
-        return Rules(builtin())
-    except MissingPackage:
-        return None
+    return Rules(builtin())
 
 
 class Redactor:

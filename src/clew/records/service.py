@@ -354,9 +354,9 @@ class RecordService:
         hours until `dispose`; with ``sweep=False`` neither does, and the program calls `sweep` or `sweeper`. `strict`
         purges records that turn out to be damaged; otherwise they are kept. `exportable` is the default for new
         records. With `require_sealed`, a store without a key is Invalid; otherwise `initialize` warns of it. `redact`
-        has rules that apply before those of the store; True means the built-in rules if the store has none and
-        google-re2 is installed. `initialize` warns if no rules apply. `summarise` is called on another thread after a
-        record is first stored. `max_payload` limits the messages of one record; `max_pending` and `max_pending_bytes`
+        has rules that apply before those of the store; True means the built-in rules if the store has none.
+        `initialize` warns if no rules apply. `summarise` is called on another thread after a record is first stored.
+        `max_payload` limits the messages of one record; `max_pending` and `max_pending_bytes`
         limit the writes that wait in memory for space, which are retried every `retry_every` seconds. An event reports
         that more than one write in twenty takes longer than `slow_ms`. After `failures` failures in a row nothing is
         written for `cool_down` seconds. `clock` (microseconds since 1970) and `timer` (seconds) are for tests.

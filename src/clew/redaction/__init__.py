@@ -22,7 +22,8 @@ from clew.base import codec
 from clew.base.messages import RECORD, REDACTION, AnyMessage, Message, Native, Text
 from clew.errors import Invalid
 from clew.redaction.builtin_rules import PERSONAL, Rule, builtin
-from clew.redaction.rules import Rules, TimeBudget
+from clew.redaction.linear import TimeBudget
+from clew.redaction.rules import Rules
 
 __all__ = ["NOTE", "PERSONAL", "Annotation", "Finding", "Redacted", "Rule", "Rules", "annotation", "builtin", "redact"]
 

@@ -1,24 +1,23 @@
 """Rules, and the search for their matches, in time linear in the text for any pattern.
 
-Patterns use RE2's syntax, without look-around and back-references, so a single search is linear. RE2 does not bound the
-search for *all* matches, nor a search with a large pattern, so there are three limits: a pattern may have `LARGEST`
-steps, a search sees `VIEW` bytes at a time, and a message has a `TimeBudget` of processor time. A message that exceeds
-it is refused, never stored unredacted.
+Patterns use RE2's syntax, without look-around and back-references, so a single search is linear. The search for *all*
+matches is not, nor is a search with a large pattern fast, so there are three limits: a pattern may have
+`linear.LARGEST` steps, a search sees `VIEW` bytes at a time, and a message has a `TimeBudget` of processor time. A
+message that exceeds it is refused, never stored unredacted.
 """
 
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from functools import cached_property, partial
+from typing import NamedTuple
 
-from clew.base.loading import loading
-from clew.errors import Invalid, MissingPackage, clip
-from clew.redaction.builtin_rules import Rule, builtin_rule
+from clew.errors import Invalid, clip
+from clew.redaction.builtin_rules import Rule, builtin_rule, is_builtin
+from clew.redaction.linear import Pattern, TimeBudget, TooLarge
+from clew.redaction.patterns import BadPattern
 
-LARGEST = 1000
-"""Steps a pattern may compile to. The worst pattern of this size takes half a second for one view."""
 LONGEST = 4000
 """Maximum characters of a pattern."""
 MOST_HINTS, LONGEST_HINT = 50, 100
@@ -27,14 +26,11 @@ VIEW = 64 * 1024
 """Bytes that a rule sees at once."""
 OVERLAP = 16 * 1024
 """Bytes by which two views overlap: a match up to this long is always found; a longer one may be."""
-SECONDS, SECONDS_PER_MB = 3.0, 2.0
-"""Processor time for a message, and for each megabyte: a hundred times what the built-in rules need."""
-
 PASSES = 64
 """Maximum passes over a text until nothing more matches; a second pass is rare."""
-KEPT = 100
-"""Cached patterns for sets of hints."""
 
+_COMMON = b"QZXJ@VYWUKGBHOPFLNDMRCSEITA_zqjx;9876543-210kvbywg:/pfu.mhdcl srniotae"
+"""Letters, from rare to common in texts and programs; others are rarer."""
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _PROBES = (b"", b"a", b"0 a\n.", b"\n")
 
@@ -47,25 +43,17 @@ class RuleMatch(NamedTuple):
     rule: Rule
 
 
-class _Search(NamedTuple):
-    rule: Rule
-    pattern: Any
-    group: int
+class _Search:
+    """A rule and its pattern. The patterns of built-in rules are compiled when a text may have a match."""
 
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+        if not is_builtin(rule):
+            self.pattern  # noqa: B018 - raises Invalid if the rule cannot be used
 
-class TimeBudget:
-    """The processor time that one message may take."""
-
-    def __init__(self, size: int) -> None:
-        self._until = time.thread_time() + SECONDS + SECONDS_PER_MB * size / 1e6
-
-    def spend(self, rule: Rule) -> None:
-        """Invalid, naming the rule, if the time is used up."""
-        if time.thread_time() > self._until:
-            raise Invalid(
-                f"redaction rule {rule.id} takes too long on this message",
-                hint="Nothing was stored. Give the rule a simpler pattern, or leave it out.",
-            )
+    @cached_property
+    def pattern(self) -> Pattern:
+        return _compile(self.rule)
 
 
 class Rules:
@@ -76,7 +64,7 @@ class Rules:
         if isinstance(rules, str | Rule) or not isinstance(rules, Iterable):
             raise Invalid("rules must be a list of redaction.Rule or ids of built-in rules")
         self._rules = tuple(builtin_rule(rule) if isinstance(rule, str) else rule for rule in rules)
-        self._searches = [_search(rule) for rule in self._rules]
+        self._searches = [_Search(rule) for rule in self._rules]
         self._hints = _Hints(self._rules)
         self.ids = frozenset(rule.id for rule in self._rules)
         for n, rule in enumerate(self._rules):
@@ -167,71 +155,55 @@ class Rules:
         return [search for search in self._searches if not search.rule.hints or not seen.isdisjoint(search.rule.hints)]
 
     def _found_by(self, search: _Search, data: bytes, allowance: TimeBudget) -> Iterator[RuleMatch]:
-        rule, pattern, group = search
+        rule, pattern = search.rule, search.pattern
         at, size, view = 0, len(data), VIEW
+        spend = partial(allowance.spend, rule.id)
         while at < size:
-            allowance.spend(rule)
             stop = min(size, at + view)
-            match = pattern.search(data, at, stop)
+            match = pattern.search(data, at, stop, spend)
             if match is None:
                 at, view = (size if stop == size else stop - OVERLAP), VIEW
-            elif match.end() == stop < size:  # it may continue: search again from its start
-                at, view = (match.start(), VIEW) if match.start() > at else (at, 2 * view)
+            elif match.end == stop < size:  # it may continue: search again from its start
+                at, view = (match.start, VIEW) if match.start > at else (at, 2 * view)
             else:
-                start, end = _whole(data, *(match.span() if match.start(group) < 0 else match.span(group)))
+                start, end = _whole(data, *(match.value or (match.start, match.end)))
                 at, view = max(end, at + 1), VIEW
                 if start < end and data[start:end] not in self._replacements and _passes_check(rule, data[start:end]):
                     yield RuleMatch(start, end, rule)
 
 
-def _engine() -> Any:
-    try:
-        with loading:
-            import re2
-    except ImportError:
-        raise MissingPackage("redaction needs the google-re2 package", "redaction") from None
-    return re2
-
-
-def _search(rule: Rule) -> _Search:
-    pattern = _compile(rule)
-    return _Search(rule, pattern, pattern.groupindex.get(b"value", 0))
-
-
 class _Hints:
-    """Finds which of many hints are in a text, in one pass."""
+    """Finds which of many hints are in a text. If it lacks a letter, it has none of the hints with that letter."""
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
-        self._all = frozenset((hint, "i" in rule.flags) for rule in rules for hint in rule.hints)
-        self._patterns: dict[frozenset[tuple[str, bool]], Any] = {}
+    def __init__(self, rules: tuple[Rule, ...]) -> None:
+        self._exact = _by_letter(hint for rule in rules if "i" not in rule.flags for hint in rule.hints)
+        self._lower = _by_letter(hint for rule in rules if "i" in rule.flags for hint in rule.hints)
 
     def find_hints(self, data: bytes) -> set[str]:
         """The hints that are in `data`."""
-        seen: set[str] = set()
-        left, at = self._all, 0
-        while left and (match := self._any(left).search(data, at)) is not None:
-            text = match[0].decode()
-            here = {hint for hint in left if hint[0] in (text.lower() if hint[1] else text)}
-            seen |= {hint for hint, _ in here}
-            left, at = left - here, match.start() + 1  # the remaining hints can only start later
-        return seen
-
-    def _any(self, hints: frozenset[tuple[str, bool]]) -> Any:
-        """A pattern that finds any of the hints, the longest first."""
-        pattern = self._patterns.get(hints)
-        if pattern is None:
-            re2 = _engine()
-            longest = sorted(hints, key=lambda hint: (-len(hint[0]), hint))
-            words = [f"(?i:{re2.escape(hint)})" if ignore else re2.escape(hint) for hint, ignore in longest]
-            if len(self._patterns) >= KEPT:
-                self._patterns.clear()
-            pattern = self._patterns[hints] = re2.compile("|".join(words).encode())
-        return pattern
+        lower = data.decode(errors="surrogatepass").lower().encode(errors="surrogatepass")
+        return {
+            hint
+            for text, groups in ((data, self._exact), (lower, self._lower))
+            for letter, hints in groups.items()
+            if letter in text
+            for hint, wanted in hints
+            if wanted in text
+        }
 
 
-def _compile(rule: Rule) -> Any:
+def _by_letter(hints: Iterable[str]) -> dict[bytes, list[tuple[str, bytes]]]:
+    """The hints with their bytes, by the letter of each that is rarest in ordinary texts."""
+    groups: dict[bytes, list[tuple[str, bytes]]] = {}
+    for hint in dict.fromkeys(hints):
+        wanted = hint.encode()
+        rarest = min(wanted, key=_COMMON.find)
+        groups.setdefault(bytes([rarest]), []).append((hint, wanted))
+    return groups
+
+
+def _compile(rule: Rule) -> Pattern:
     """The compiled pattern. Invalid if the rule cannot be used."""
-    re2 = _engine()
     if not isinstance(rule, Rule):
         raise Invalid(f"a rule must be a redaction.Rule or the id of a built-in rule, not {type(rule).__name__}")
     if not isinstance(rule.id, str) or not _ID.fullmatch(rule.id):
@@ -257,25 +229,23 @@ def _compile(rule: Rule) -> Any:
     flags = "".join(sorted(set(rule.flags) & set("ims")))
     if len(rule.pattern) > LONGEST:
         raise Invalid(f"the pattern of redaction rule {rule.id} has more than {LONGEST:,} characters")
-    options = re2.Options()
-    options.log_errors = False
     try:
-        pattern = re2.compile((f"(?{flags})" if flags else "").encode() + rule.pattern.encode(), options)
-        "".join((rule.replacement, *rule.hints)).encode()
+        "".join((rule.pattern, rule.replacement, *rule.hints)).encode()
+        pattern = Pattern(rule.pattern, flags)
     except UnicodeEncodeError:
         raise Invalid(f"redaction rule {rule.id} has a lone surrogate") from None
-    except re2.error as error:
-        why = error.args[0].decode(errors="replace") if error.args and isinstance(error.args[0], bytes) else str(error)
+    except BadPattern as error:
         raise Invalid(
-            f"the pattern of redaction rule {rule.id} cannot be used: {why}",
+            f"the pattern of redaction rule {rule.id} cannot be used: {error}",
             hint="Use RE2's syntax: no look-around, no back-references, no counts over 1000.",
         ) from None
-    if max(pattern.programsize, pattern.reverseprogramsize) > LARGEST:
+    except TooLarge:
         raise Invalid(
             f"the pattern of redaction rule {rule.id} is too large",
             hint="Use smaller counts: {20,} says as much as {20,500}.",
-        )
-    if any((match := pattern.search(probe)) and match.end() == match.start() for probe in _PROBES):
+        ) from None
+    found = (pattern.search(probe, 0, len(probe), lambda: None) for probe in _PROBES)
+    if any(match is not None and match.end == match.start for match in found):
         raise Invalid(f"the pattern of redaction rule {rule.id} matches the empty string")
     return pattern
 

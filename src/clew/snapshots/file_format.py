@@ -237,7 +237,7 @@ class Form:
             with loading:
                 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
         except ModuleNotFoundError:
-            raise MissingPackage("encryption needs a library", "crypto") from None
+            raise MissingPackage("encryption needs the cryptography package", "cryptography") from None
         assert self._key is not None
         return AESGCM(self._key)
 

@@ -619,7 +619,9 @@ def open_rollout(item: Item) -> IO[bytes]:
         return io.BufferedReader(_Unpacked(file, item.name), 1 << 16)
     except ImportError:
         file.close()
-        raise MissingPackage(f"{item.name} is compressed, and the package zstandard is not installed", "cli") from None
+        raise MissingPackage(
+            f"{item.name} is compressed, and the package zstandard is not installed", "zstandard"
+        ) from None
 
 
 class _Unpacked(io.RawIOBase):

@@ -89,15 +89,16 @@ class ConversationImport:
         self._copies: list[FileCopies] = []
         self._batch = Batch([], None, set(), [])
         self._fresh = fresh
-        self._drafter = Drafter(store, self._made_session, self._has)
+        self._drafter = Drafter(store, self._ensure_session, self._has)
         self._looked_at = 0
+        """Messages in which the first prompt was looked for."""
         self._is_prompted = False
         """True if the source gives the prompt."""
-        """Messages in which the first prompt was looked for."""
         self._laid: set[str] | None = None
         """Ids of the messages whose place is known; None until a message turns up that is stored already."""
         self._made: Change | None = None
-        self._being_made = False
+        """The session, if it was created before its first batch, for an attachment."""
+        self._created = False
         """True if this import has created the session."""
         self._again = again
         self._brought_back = False
@@ -238,7 +239,7 @@ class ConversationImport:
         self._claim = next(one for one in found.free if one.session is None or not self._contradicts(one, entries))
         if self._claim.id != self._ids.session:
             self.id, self._ids = self._claim.id, MessageIds(store, self._claim.id)
-            self._laid, self._made, self._being_made = None, None, False
+            self._laid, self._made, self._created = None, None, False
         self._ids.redacted = self._ids.redacted or found.redacted
         return self._claim.session
 
@@ -321,7 +322,7 @@ class ConversationImport:
             self.id,
             msgspec.structs.replace(self.about, head=None if head is None else self._ids.current(head)),
             self._fresh,
-            self._being_made,
+            self._created,
             self._made,
             self._ids.redacted,
             self._owner(unit) if session is None else None,
@@ -338,7 +339,7 @@ class ConversationImport:
         stored = self._ids.current(id)
         return stored if stored in (self._laid or ()) else None
 
-    def _made_session(self) -> Session:
+    def _ensure_session(self) -> Session:
         """The session, for an attachment that needs its tree; created if there is none."""
         session = self._session()
         if session is None:
@@ -422,7 +423,7 @@ class ConversationImport:
         self.notes += [f"{self.name}: {note}" for note in done.notes]
         self._described = self.about if last else None
         self._made = None
-        self._being_made = self._being_made or any(one.session == self.id and one.created for one in done.changes)
+        self._created = self._created or any(one.session == self.id and one.created for one in done.changes)
 
 
 def _prompt_in(message: AnyMessage) -> str | None:

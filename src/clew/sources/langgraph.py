@@ -238,5 +238,5 @@ def _driver() -> Any:
     try:
         import psycopg
     except ImportError:
-        raise MissingPackage("a database on PostgreSQL needs psycopg", "postgres") from None
+        raise MissingPackage("a database on PostgreSQL needs psycopg", "clew[postgres]") from None
     return psycopg

@@ -643,7 +643,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def self_signed(directory: Path) -> tuple[Path, Path]:
-    """A certificate for this machine and its key, made in `directory`. Needs ``clew[crypto]``."""
+    """A certificate for this machine and its key, made in `directory`."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec

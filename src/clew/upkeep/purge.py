@@ -2,8 +2,9 @@
 
 Each session is deleted in one transaction, together with its receipt. Data keys that only its rows needed are deleted
 too; the rest of a shared run gets a new key. Then a purge clears every place that may hold traces: the search index,
-the write-ahead log, unused bytes of the file, and objects in object storage. If this is interrupted, or a reader blocks
-it, the receipt lists what is pending, and a later write or the close finishes it.
+the write-ahead log, unused bytes of the file, objects in object storage, and files of mirrors. The transaction also
+sets a mark, which the last step of the purge removes. If something is left, later writes and the close try again; after
+a crash, so does the next program that opens the store.
 """
 
 from __future__ import annotations
@@ -211,23 +212,23 @@ class Purger:
         self, tx: Tx, row: RefRow, entry: ReceiptEntry, *, shred: bool, damaged: bool = False, remember: bool = True
     ) -> _RemovedRef:
         """Deletes a ref with all that it owns; returns the part of the receipt."""
-        outside = tx.blobs.bytes_left()
-        said, sessions = deletion.reachable_runs(tx, row), deletion.session_ids(tx, row)
+        object_bytes = tx.blobs.bytes_left()
+        reachable, sessions = deletion.reachable_runs(tx, row), deletion.session_ids(tx, row)
         gone = deletion.delete_ref(self._engine, tx, row, shred=shred, damaged=damaged)
         if remember and row.kind in deletion.SESSION_KINDS:
             deletion.remember_purged(self._engine, self._refs, tx, [*map(ids.parse, sessions), *gone.ids])
         name = ids.text(row.key)
-        left = [(run.tree, min(end, tx.last_seq(run.run) + 1)) for run, end in said]
-        stay = sum(count for _, count in left)
+        remaining = [(run.tree, min(end, tx.last_seq(run.run) + 1)) for run, end in reachable]
+        stay = sum(count for _, count in remaining)
         kept: tuple[Kept, ...] = ()
         if stay:
-            trees = dict.fromkeys(tree for tree, count in left if count)
-            standing = (one for tree in trees for one in tx.refs_in_tree(tree, 0, MAX_POS) if one.kind in _NAMED_KINDS)
-            kept = (Kept(name, stay, tuple(ids.text(one.key) for one in standing)),)
+            trees = dict.fromkeys(tree for tree, count in remaining if count)
+            others = (one for tree in trees for one in tx.refs_in_tree(tree, 0, MAX_POS) if one.kind in _NAMED_KINDS)
+            kept = (Kept(name, stay, tuple(ids.text(one.key) for one in others)),)
         part = ReceiptEntry(
             entry.id, entry.reason, entry.started, sessions=(name,), messages=gone.messages,
             blobs=gone.blobs, bytes=gone.bytes, kept=kept, pending=entry.pending,
-            failures=(Failure(name, _OLD_KEY),) * bool(gone.old_keys), outside=tx.blobs.bytes_left() - outside,
+            failures=(Failure(name, _OLD_KEY),) * bool(gone.old_keys), outside=tx.blobs.bytes_left() - object_bytes,
         )  # fmt: skip
         return _RemovedRef(part, sessions)
 
@@ -281,7 +282,7 @@ class Purger:
     def _deletion_receipt(self, entry: ReceiptEntry) -> Receipt:
         """The receipt of a deletion, also before its transaction is committed."""
         traces = (TRACES,) if entry.messages or entry.sessions else ()
-        left = self._unmirror()
+        left = self._remove_mirror_files()
         if left and self._engine.backend.in_transaction():
             self._engine.cleanup.schedule(self.finish)
         return entry.cleared(traces + left, self._engine.clock()).receipt(self._engine)
@@ -311,7 +312,7 @@ class Purger:
         if objects_mark is not None:
             entries = [*entries, *(entry for entry in self._log.entries() if entry.pending and entry.id not in mine)]
         here = () if mark is None else self._wipe()
-        pending = here + self._remove() + self._unmirror()
+        pending = here + self._remove_objects() + self._remove_mirror_files()
         now = self._engine.clock()
         cleared = [entry.cleared(pending, now) for entry in entries]
         notes = [
@@ -351,7 +352,7 @@ class Purger:
         except ClewError:
             return (*pending, "file")
 
-    def _remove(self) -> tuple[str, ...]:
+    def _remove_objects(self) -> tuple[str, ...]:
         """Removes unused objects. Returns ``objects`` if that failed."""
         try:
             blob_objects.clear(self._engine)
@@ -359,7 +360,7 @@ class Purger:
             return ("objects",)
         return ()
 
-    def _unmirror(self) -> tuple[str, ...]:
+    def _remove_mirror_files(self) -> tuple[str, ...]:
         """Removes pending files of mirrors. Returns the folders where that failed."""
         try:
             return self.mirrors.clear()

@@ -11,7 +11,8 @@ from clew.base.messages import Block, Media, Message, Opaque, Text, Thinking, To
 from clew.errors import Invalid
 from clew.exports.render.text import conceal, name_secrets
 from clew.redaction import Rules, builtin
-from clew.redaction.rules import OVERLAP, TimeBudget
+from clew.redaction.linear import TimeBudget
+from clew.redaction.rules import OVERLAP
 
 AROUND = 4_000
 """Characters around a snippet that are searched: a secret may begin before it or end after it."""
@@ -25,7 +26,6 @@ class SecretFinder:
     """Finds secrets. Its only state is the compiled rules."""
 
     def __init__(self) -> None:
-        """MissingPackage without the package for rules."""
         self._rules = Rules(builtin())
 
     def hide(self, text: str, most: int | None = None) -> str:

@@ -19,7 +19,7 @@ try:
     with loading:
         import psycopg
 except ImportError:  # the core does without it
-    raise MissingPackage("a store on PostgreSQL needs psycopg", "postgres") from None
+    raise MissingPackage("a store on PostgreSQL needs psycopg", "clew[postgres]") from None
 
 from clew.backends import Backup, Call, Durability, Job, Progress, Tail, Tx
 from clew.backends.listeners import Watching

@@ -30,16 +30,8 @@ LOG, SPACE = 64 << 20, 200 << 20
 """Size of the write-ahead log to warn about, and minimum free disk space, in bytes."""
 _SYNCED = ("Dropbox", "OneDrive", "Google Drive", "Mobile Documents", "Nextcloud", "Syncthing")
 EXTRAS = {
-    "checkpoints": "pathspec",
-    "crypto": "cryptography",
-    "keyring": "keyring",
-    "redaction": "re2",
-    "mcp": "mcp",
-    "aio": "anyio",
     "postgres": "psycopg",
     "objects": "obstore",
-    "web": "uvicorn",
-    "html": "nh3",
     "anthropic": "anthropic",
     "openai": "openai",
     "gemini": "google.genai",
@@ -115,7 +107,9 @@ def _programs() -> Iterator[Check]:
         (installed if _exists(module) else missing).append(extra)
     yield Check("extras", "ok", f"installed: {', '.join(installed) or 'none'}")
     if missing:
-        yield Check("extras", "note", f"not installed: {', '.join(missing)}", install_hint(",".join(missing)))
+        yield Check(
+            "extras", "note", f"not installed: {', '.join(missing)}", install_hint(f"clew[{','.join(missing)}]")
+        )
 
 
 def _exists(module: str) -> bool:

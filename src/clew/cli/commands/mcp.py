@@ -58,13 +58,13 @@ def mcp(port: int | None, allow_write: bool) -> None:
 
 
 def _sdk() -> Callable[..., MCPServer[Any]]:
-    """The function that creates a server. MissingPackage if the SDK is not installed."""
+    """The function that creates a server. MissingPackage if the SDK is not installed or too old."""
     try:
         from clew.mcp import server
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         if (error.name or "").split(".")[0] not in ("mcp", "pydantic", "uvicorn"):
             raise
-        raise clew.MissingPackage("the MCP SDK is not installed", "mcp") from None
+        raise clew.MissingPackage("clew mcp needs the MCP SDK, version 2.1 or newer", "mcp>=2.1") from None
     return server
 
 

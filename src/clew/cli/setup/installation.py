@@ -64,7 +64,7 @@ def _uv_requirements(prefix: str) -> list[str]:
             asked = tomllib.load(file)["tool"]["requirements"]
     except (OSError, tomllib.TOMLDecodeError, KeyError):
         asked = []
-    return [_uv_requirement(one) for one in asked] or ["clew[cli]"]
+    return [_uv_requirement(one) for one in asked] or ["clew"]
 
 
 def _uv_requirement(asked: dict[str, Any]) -> str:

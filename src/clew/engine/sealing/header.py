@@ -45,7 +45,7 @@ _Secret = Annotated[bytes, Meta(min_length=SIZE, max_length=SIZE)]
 def require_cryptography() -> None:
     """MissingPackage if cryptography is not installed."""
     if AESGCM is None:
-        raise MissingPackage("a sealed store needs the cryptography package", "crypto")
+        raise MissingPackage("a sealed store needs the cryptography package", "cryptography")
 
 
 class Secrets(msgspec.Struct, frozen=True, array_like=True):

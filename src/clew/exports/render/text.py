@@ -399,4 +399,4 @@ def _package(name: str) -> Any:
     try:
         return import_module(name)
     except ModuleNotFoundError:
-        raise MissingPackage(f"HTML needs the package {name}", "html") from None
+        raise MissingPackage(f"HTML needs the package {name}", name.partition(".")[0].replace("_", "-")) from None
