@@ -24,7 +24,7 @@ DOTTED = {
     "clew.chat", "clew.cpeconvo", "clew.cpeconvo.part", "clew.damaged", "clew.note", "clew.record", "clew.redaction",
     "clew.replayable", "clew.attached", "clew.whole",
     # loggers ("clew.chat" too)
-    "clew.events", "clew.records", "clew.retention", "clew.snapshots",
+    "clew.events", "clew.records", "clew.retention", "clew.snapshots", "clew.store",
     # metrics and attributes of OpenTelemetry
     "clew.purge.outcome", "clew.purge.reason", "clew.records.operation.duration", "clew.records.purged",
     "clew.records.warnings", "clew.warning",

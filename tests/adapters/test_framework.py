@@ -35,7 +35,7 @@ def test_a_missing_framework_names_its_extra(name):
     program = f"import sys\nfor one in {hidden!r}: sys.modules[one] = None\nimport clew.adapters.{name}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert "MissingPackage: this adapter needs the package" in done.stderr, done.stderr
-    assert f"pip install '.[{extra}]'" in done.stderr
+    assert f"pip install 'clew[{extra}]'" in done.stderr
 
 
 def test_an_async_store(tmp_path):

@@ -16,4 +16,4 @@ class framework:  # noqa: N801  used like a function: ``with framework("langgrap
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] != "clew":
-            raise MissingPackage(f"this adapter needs the package {error.name}", self._extra) from error
+            raise MissingPackage(f"this adapter needs the package {error.name}", f"clew[{self._extra}]") from error
