@@ -16,7 +16,6 @@ from clew.base.files import make_folder
 from clew.cli.options import examples
 from clew.cli.output.text import is_terminal, out, warn
 from clew.cli.setup.find import find
-from clew.cli.setup.installation import install_command
 from clew.cli.setup.open_store import location, open_for_reading, open_unasked, store_option
 from clew.cli.setup.settings import prices, user_folder
 from clew.web import PORT
@@ -118,11 +117,10 @@ def _server(port: int | None, allow_write: bool) -> Server:
     try:
         from clew.web.server import Server, listen
     except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] not in PACKAGES:
+        package = (error.name or "").split(".")[0]
+        if package not in PACKAGES:
             raise
-        raise clew.Invalid(
-            f"the web page needs the package {error.name}", hint=f"Install it with: {install_command('web')}"
-        ) from None
+        raise clew.MissingPackage(f"the web page needs the package {package}", package) from None
 
     def opener(key: Key | None) -> clew.Store:
         try:
