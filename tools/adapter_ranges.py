@@ -34,7 +34,7 @@ class Adapter(NamedTuple):
 
 ADAPTERS = {
     "agent_framework": Adapter("agent-framework", "agent-framework-core", ("test_history", "test_foreign")),
-    "chainlit": Adapter("chainlit", "chainlit", ("test_layer", "test_foreign")),
+    "chainlit": Adapter("chainlit", "chainlit", ("test_foreign",)),
     "claude": Adapter("claude", "claude-agent-sdk", ("test_store",)),
     "google_adk": Adapter("google-adk", "google-adk", ("test_fork", "test_foreign")),
     "langgraph": Adapter("langgraph", "langgraph-checkpoint", ("test_types", "test_foreign"), ("langgraph",)),
@@ -47,7 +47,7 @@ ADAPTERS = {
     "pydantic_ai": Adapter("pydantic-ai", "pydantic-ai-slim", ()),
     "strands": Adapter("strands", "strands-agents", ("test_foreign",)),
 }
-CHOICE = "not postgres and not server and not command_line"
+CHOICE = "not postgres and not server and not command_line and not lost"
 TESTS = ("hypothesis>=6.100", "pytest>=8.3", "pytest-timeout>=2.3")
 
 
