@@ -24,10 +24,10 @@ DOTTED = {
     "clew.chat", "clew.cpeconvo", "clew.cpeconvo.part", "clew.damaged", "clew.note", "clew.record", "clew.redaction",
     "clew.replayable", "clew.attached", "clew.whole",
     # loggers ("clew.chat" too)
-    "clew.events", "clew.records", "clew.retention", "clew.snapshots", "clew.store",
+    "clew.events", "clew.records", "clew.retention", "clew.snapshots",
     # metrics and attributes of OpenTelemetry
     "clew.purge.outcome", "clew.purge.reason", "clew.records.operation.duration", "clew.records.purged",
-    "clew.records.warnings", "clew.warning",
+    "clew.records.warnings", "clew.store", "clew.store.name", "clew.store.retries", "clew.warning",
     # the entry point of sources that other packages add
     "clew.sources",
     # the file of the default store

@@ -83,8 +83,9 @@ class Store(Proxy, of=store.Store):
 
     @property
     def sync(self) -> store.Store:
-        """The same store with calls that wait, for code that is not async, and for adapters."""
-        return self._sync
+        """The store itself, for functions that take one, such as `clew.otel.instrument_store`."""
+        found: store.Store = self._sync
+        return found
 
     def transaction(self) -> AbstractAsyncContextManager[None]:
         """Runs several calls of this task in one transaction: all or none take effect. Other writers wait."""

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from clew.keys import Key
     from clew.redaction import Rules
 
-SLOW = 1.0
-"""Seconds of a write, with its wait for other writers, from which on it is logged."""
 RETRY_SECONDS = 1.0
 """Time between two attempts: an attempt with every write would slow each of them down."""
 _MARK = "unclean"
@@ -322,11 +320,8 @@ class Engine:
             current.tx = before
 
     def write(self, work: Callable[[Tx], T], settle: Callable[[Tx], T | None] | None = None) -> T:
-        """`Backend.write`, followed by pending cleanup. Logs that it took longer than `SLOW`, without content."""
-        started = time.perf_counter()
+        """`Backend.write`, followed by pending cleanup."""
         result = self.backend.write(work, settle)
-        if (seconds := time.perf_counter() - started) > SLOW:
-            _log_slow_write(seconds)
         self.cleanup.after_write()
         return result
 
@@ -510,10 +505,3 @@ class Engine:
     def close(self) -> None:
         """Idempotent."""
         self.backend.close()
-
-
-def _log_slow_write(seconds: float) -> None:
-    with loading:
-        import logging
-
-    logging.getLogger("clew.store").warning("a write took %.1f s, with its wait for other writers", seconds)
