@@ -27,8 +27,8 @@ pytest := $(if $(CI),tools/repeat.py,-m pytest)
 ADAPTERS := langgraph openai_agents claude litellm google_adk strands agent_framework llama_index chainlit
 TEST_ADAPTERS := $(ADAPTERS:%=test-adapter-%)
 
-.PHONY: $(TEST_ADAPTERS) run test test-full test-adapters test-newest adapter-table test-all check coverage bench soak \
-  fix docs dist update tried wheels clean
+.PHONY: $(TEST_ADAPTERS) run test test-full test-adapters test-newest adapter-table adapter-ranges test-all check coverage \
+  bench soak fix docs dist update tried wheels clean
 
 run: $(VENV)/.run
 	@if [ -t 0 ] && [ -t 1 ]; then $(BIN)/clew; else $(BIN)/clew tour; fi
@@ -56,6 +56,10 @@ $(TEST_ADAPTERS): test-adapter-%: .venv-adapters/%/.made
 # Writes the table of session stores in docs/how-to/test-a-session-store.md.
 adapter-table: $(VENV)/.dev $(ADAPTERS:%=.venv-adapters/%/.made)
 	$(BIN)/python tools/adapter_table.py
+
+# Tests the lowest and the newest version of each framework, and writes the table in docs/reference/adapters.md.
+adapter-ranges: $(VENV)/.made
+	$(BIN)/python tools/adapter_ranges.py
 
 test-all: test test-full test-adapters dist
 

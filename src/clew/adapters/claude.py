@@ -13,15 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-from claude_agent_sdk import fold_session_summary, project_key_for_directory
-from claude_agent_sdk.types import (
-    SessionKey,
-    SessionListSubkeysKey,
-    SessionStoreEntry,
-    SessionStoreListEntry,
-    SessionSummaryEntry,
-)
 
+from clew.adapters.framework import framework
 from clew.adapters.keyed import Adapter, Keyed, Target, check_version
 from clew.adapters.threads import in_thread
 from clew.adapters.transcripts import MirroredTranscript
@@ -33,6 +26,16 @@ from clew.sources.layout import records
 from clew.sources.writing import session_id
 from clew.store.session import Session
 from clew.store.unit import Unit
+
+with framework("claude"):
+    from claude_agent_sdk import fold_session_summary, project_key_for_directory
+    from claude_agent_sdk.types import (
+        SessionKey,
+        SessionListSubkeysKey,
+        SessionStoreEntry,
+        SessionStoreListEntry,
+        SessionSummaryEntry,
+    )
 
 MIRROR = "claude"
 """Key of the SDK's fields in a session's free data: project, session, subpath, time and summary."""

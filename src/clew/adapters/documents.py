@@ -72,19 +72,21 @@ class Documents:
         groups: Sequence[Sequence[str]] = (),
         owner: Target | None = None,
         before: Document | None = None,
+        labels: Sequence[str] = (),
     ) -> Document:
         """Stores a value, or replaces the one under these names.
 
-        With `owner` it is deleted with that session or document. The groups and the owner are those of the first value.
+        With `owner` it is deleted with that session or document; without, it has the labels of the adapter, and
+        `labels`. The groups, the labels and the owner are those of the first value.
         `before` is the stored document, if the caller has read it in this unit of work.
         """
-        labels = [self._group_key(group) for group in groups]
+        hashes = self._labels(groups, () if owner is not None else (*self._keyed.labels, *labels))
         key, data = self._keyed.key(DOCUMENT, *names), msgspec.json.encode(value)
-        return unit.put(DOCUMENT, key, data, labels=labels, owner=owner, before=before)
+        return unit.put(DOCUMENT, key, data, labels=hashes, owner=owner, before=before)
 
     def set_groups(self, unit: Unit, document: Document, groups: Sequence[Sequence[str]]) -> None:
         """Moves a document to other groups."""
-        unit.label(document, [self._group_key(group) for group in groups])
+        unit.label(document, self._labels(groups, () if document.owner is not None else self._keyed.labels))
 
     def add_entry(self, unit: Unit, document: Document, data: bytes) -> None:
         """Adds bytes to a document, exactly as they are."""
@@ -97,6 +99,9 @@ class Documents:
             for failure in found.purge().failures:
                 raise Conflict(failure.error)
         return found is not None
+
+    def _labels(self, groups: Sequence[Sequence[str]], labels: Sequence[str]) -> list[str | bytes]:
+        return [*map(self._group_key, groups), *labels]
 
     def _group_key(self, names: Sequence[str]) -> bytes:
         return self._keyed.key("group", *names)

@@ -22,7 +22,7 @@ from clew.base.messages import Native
 from clew.engine.node import Node, node_payload
 from clew.engine.session_data import SOURCE, SessionData, label_set
 from clew.errors import Conflict, Corrupted, Invalid
-from clew.sources.contract import join_any_names, join_names
+from clew.sources.contract import join_any_names, join_names, split_names
 from clew.sources.writing import session_id
 from clew.store.session import Session
 from clew.store.store import Store
@@ -30,16 +30,27 @@ from clew.store.store import open as open_store
 from clew.store.unit import Target as Owner
 from clew.store.unit import Unit
 
-Target = str | os.PathLike[str] | Store
-"""Where an adapter keeps its sessions: a path or a URL to open, or an open store."""
+AsyncStore = Any
+"""A store of `clew.aio`, which stands beside this room: an adapter uses the sync store in it."""
+Target = str | os.PathLike[str] | Store | AsyncStore
+"""Where an adapter keeps its sessions: a path or a URL to open, or an open store, also an async one."""
 
 
 class Keyed:
     """The sessions of one framework. Methods with `unit` are steps of the caller's unit of work."""
 
-    def __init__(self, target: Target, tool: str, options: dict[str, Any]) -> None:
-        self._opened = not isinstance(target, Store)
-        self.store = target if isinstance(target, Store) else open_store(target, **options)
+    def __init__(
+        self, target: Target, tool: str, options: dict[str, Any], *, arity: int = 1, forks: bool = False
+    ) -> None:
+        """`arity` is the number of names of a session. With `forks` a fork made in clew is a session of the framework,
+        too: its own id takes the place of the last name. `options` are those of `clew.open`, and `labels`.
+        """
+        self._arity, self._forks = arity, forks
+        self.labels = label_set(options.pop("labels", ()))
+        """The labels of new sessions, and of new documents that no session owns."""
+        store: Any = getattr(target, "sync", target)
+        self._opened = not isinstance(store, Store)
+        self.store = store if isinstance(store, Store) else open_store(store, **options)
         self.tool = tool
         self.read, self.write, self.draft = self.store.read, self.store.write, self.store.draft
 
@@ -74,14 +85,14 @@ class Keyed:
     # -- sessions
 
     def session(self, unit: Unit, *names: str, subagent: bool = False, trashed: bool = False) -> Session | None:
-        """The session with these names, else an import of it; None if there is none.
+        """The session with these names, else an import of it, or a fork; None if there is none.
 
         None also if it is in the trash and `trashed` is False.
         """
         key = self.key(*names)
         found = unit.session(key, subagent=subagent, trashed=trashed)
         if found is None:
-            found = self._imported(unit, names, subagent)
+            found = self._imported(unit, names, subagent) or self._fork(unit, names)
             if found is not None and not trashed:
                 hidden = found.trashed_at is not None or unit.session(key, subagent=subagent, trashed=True) is not None
                 return None if hidden else found
@@ -116,7 +127,9 @@ class Keyed:
         found = self.session(unit, *names, subagent=subagent, trashed=True)
         if found is None:
             origin = {"tool": self.tool, "id": join_names(*names), **(about or {})}
-            data = SessionData(title, model=model, labels=label_set(labels), agent=agent, extra={SOURCE: origin})
+            data = SessionData(
+                title, model=model, labels=label_set([*labels, *self.labels]), agent=agent, extra={SOURCE: origin}
+            )
             return unit.create(data, self.key(*names), at=at, beside=beside, owner=owner)
         if found.trashed_at is not None:
             raise Conflict(f"session {found.id} is in the trash", hint="Restore it or purge it, then try again.")
@@ -136,12 +149,17 @@ class Keyed:
 
     def _imported(self, unit: Unit, names: tuple[str, ...], subagent: bool) -> Session | None:
         """The import of the session with these names, in the trash or not."""
-        # The second one for a source with keys of several lengths; the third one as clew once imported it.
-        for imported in dict.fromkeys((join_names(*names), join_any_names(*names), "/".join(names))):
-            found = unit.session(session_id(self.tool, imported), subagent=subagent, trashed=True)
+        for key in self._import_ids(names):
+            found = unit.session(key, subagent=subagent, trashed=True)
             if found is not None and self._imported_names(found) == names:
                 return found
         return None
+
+    def _import_ids(self, names: tuple[str, ...]) -> list[str]:
+        """The ids that an import of the session with these names may have."""
+        # The second one for a source with keys of several lengths; the third one as clew once imported it.
+        joined = dict.fromkeys((join_names(*names), join_any_names(*names), "/".join(names)))
+        return [session_id(self.tool, one) for one in joined]
 
     def _imported_names(self, session: Session) -> tuple[str, ...]:
         """The names of an imported session; none if it is not one of this framework."""
@@ -150,11 +168,39 @@ class Keyed:
             return ()
         if isinstance(own, dict) and isinstance(own.get("names"), list | tuple):
             return tuple(own["names"])
-        return (name,)
+        return (name,) if self._arity == 1 else ()
+
+    def names(self, session: Session) -> tuple[str, ...]:
+        """The names of a session; for a fork made in clew, with its own id as the last. Empty if it is not one."""
+        names = self._data_names(session)
+        return (*names[:-1], session.id) if self._is_fork(session, names) else names
+
+    def _data_names(self, session: Session) -> tuple[str, ...]:
+        """The names in a session's data, which a fork has from the session that it was forked from."""
+        if own := self._imported_names(session):
+            return own
+        name = self._origin(session).get("id") if self.owns(session) else None
+        return () if not isinstance(name, str) else (name,) if self._arity == 1 else split_names(name)
+
+    def _is_fork(self, session: Session, names: tuple[str, ...]) -> bool:
+        """True if a fork made in clew has the names of the session that it was forked from."""
+        if session.forked_from is None or not names:
+            return False
+        return session.id not in (self.id(*names), *self._import_ids(names))
+
+    def _fork(self, unit: Unit, names: tuple[str, ...]) -> Session | None:
+        """The fork with this id of a session that has the other names, in the trash or not."""
+        key = ids.maybe(names[-1]) if self._forks else None
+        found = None if key is None else unit.session(key, trashed=True)
+        if found is None or not self.owns(found) or self.names(found) != names or self._data_names(found) == names:
+            return None
+        return found
 
     def labelled(self, label: str) -> Iterator[Session]:
         """The sessions with a label, last active first."""
-        return iter(self.store.sessions.list(label=label, limit=200, include_expired=True).all())
+        for one in self.store.sessions.list(label=label, limit=200, include_expired=True).all():
+            if self._forks or not self._is_fork(one, self._data_names(one)):
+                yield one
 
     def purge(self, *names: str) -> bool:
         """Deletes a session, in the trash or not, and clears every trace of it. False if there is none.

@@ -13,13 +13,18 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from litellm.integrations.custom_logger import CustomLogger
 
 from clew.adapters.assembling import ModelCall
+from clew.adapters.framework import framework
 from clew.adapters.keyed import Target, check_version
 from clew.adapters.recorder import CallRecorder, Recording
+from clew.adapters.threads import in_thread
 from clew.base.messages import Native
 from clew.sources.values import tokens
+
+with framework("litellm"):
+    from litellm.integrations.custom_logger import CustomLogger
+    from litellm.litellm_core_utils.logging_worker import GLOBAL_LOGGING_WORKER
 
 TOOL = "litellm"
 CHAT, RESPONSES, MESSAGES = "openai", "openai-responses", "anthropic"
@@ -44,6 +49,14 @@ class ClewLogger(Recording, CustomLogger):
         super().__init__()
         check_version("litellm", "1.80", "2")
         self._recorder = CallRecorder(target, TOOL, options)
+
+    async def drain(self) -> None:
+        """Waits until LiteLLM has passed on all async calls so far, and all are stored.
+
+        Call it at the end of an async program: LiteLLM drops what is in its queue when the event loop is closed.
+        """
+        await GLOBAL_LOGGING_WORKER.flush()
+        await in_thread(self.flush)
 
     def log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
         self._record(kwargs, response_obj, start_time, end_time)

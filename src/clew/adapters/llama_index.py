@@ -14,17 +14,20 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 import msgspec
-from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.bridge.pydantic import PrivateAttr
-from llama_index.core.storage.chat_store.base import BaseChatStore
-from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
 
+from clew.adapters.framework import framework
 from clew.adapters.keyed import Adapter, Keyed, Target, check_version, unchanged
 from clew.adapters.lists import Slice, load_list, raw_message, store_list
 from clew.adapters.threads import in_thread
 from clew.base.messages import Native
 from clew.store.session import Session
 from clew.store.unit import Unit
+
+with framework("llama-index"):
+    from llama_index.core.base.llms.types import ChatMessage
+    from llama_index.core.bridge.pydantic import PrivateAttr
+    from llama_index.core.storage.chat_store.base import BaseChatStore
+    from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
 
 __all__ = ["ClewChatStore", "ClewDBChatStore"]
 
@@ -139,7 +142,7 @@ ACTIVE, ARCHIVED = MessageStatus.ACTIVE.value, MessageStatus.ARCHIVED.value
 
 
 def _open(target: Target, options: dict[str, Any]) -> Keyed:
-    check_version("llama-index-core", "0.14", "0.15")
+    check_version("llama-index-core", "0.14.24", "0.15")
     keyed = Keyed(target, TOOL, options)
     unchanged(keyed)
     return keyed

@@ -15,16 +15,19 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from opentelemetry.context import get_current, get_value
 
 from clew import keys
 from clew.adapters.assembling import ModelCall
+from clew.adapters.framework import framework
 from clew.adapters.keyed import Target, check_version
 from clew.adapters.recorder import CallRecorder, Recording
 from clew.base.messages import Native
 from clew.errors import Invalid
 from clew.sources.otel import NAME
 from clew.sources.values import tokens
+
+with framework("opentelemetry"):
+    from opentelemetry.context import get_current, get_value
 
 TOOL = "opentelemetry"
 CONVERSATION = "gen_ai.conversation.id"
@@ -43,7 +46,7 @@ class ClewCompletionHook(Recording):
     """
 
     def __init__(self, target: Target | None = None, **options: Any) -> None:
-        check_version("opentelemetry-util-genai", "1.0", "2")
+        check_version("opentelemetry-util-genai", "1.2", "2")
         if target is None:
             target = os.environ.get("CLEW_DB") or None
             if target is None:

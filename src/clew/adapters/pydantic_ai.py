@@ -10,15 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-from pydantic import TypeAdapter
-from pydantic_ai.conversation_store import (
-    ConversationConflict,
-    ConversationEntry,
-    ConversationRecord,
-    ConversationStore,
-)
-from pydantic_ai.messages import ModelMessagesTypeAdapter
 
+from clew.adapters.framework import framework
 from clew.adapters.keyed import Adapter, Keyed, Target, check_version, native_message, unchanged
 from clew.adapters.threads import in_thread
 from clew.base import ids
@@ -29,6 +22,16 @@ from clew.errors import Conflict, NotFound
 from clew.sources.importer import SOURCE
 from clew.store.session import Session
 from clew.store.unit import Draft, Unit
+
+with framework("pydantic-ai"):
+    from pydantic import TypeAdapter
+    from pydantic_ai.conversation_store import (
+        ConversationConflict,
+        ConversationEntry,
+        ConversationRecord,
+        ConversationStore,
+    )
+    from pydantic_ai.messages import ModelMessagesTypeAdapter
 
 TOOL = "pydantic-ai"
 RECORD = "pydantic-ai"
@@ -45,7 +48,7 @@ class ClewConversationStore(Adapter, ConversationStore):
     """
 
     def __init__(self, target: Target, **options: Any) -> None:
-        check_version("pydantic-ai-slim", "2.60", "3")
+        check_version("pydantic-ai-slim", "2.66", "3")
         self._keyed = Keyed(target, TOOL, options)
         unchanged(self._keyed)
 
@@ -132,7 +135,8 @@ class ClewConversationStore(Adapter, ConversationStore):
             unit.rebase(session, head)
 
     def _create(self, unit: Unit, record: ConversationRecord, at: str | None) -> Session:
-        return unit.create(self._data(record, SessionData()), self._keyed.key(record.conversation_id), at=at)
+        empty = SessionData(labels=self._keyed.labels)
+        return unit.create(self._data(record, empty), self._keyed.key(record.conversation_id), at=at)
 
     def _delete(self, conversation: str, expected: str) -> None:
         session = self._keyed.read(lambda unit: self._keyed.session(unit, conversation, trashed=True))

@@ -318,6 +318,7 @@ class Sessions(Proxy, of=sessions.Sessions):
         *,
         trashed: bool = False,
         everything: bool = False,
+        label: str | None = None,
         before: datetime | None = None,
         reason: Reason = "user-requested",
         dry_run: bool = False,

@@ -46,10 +46,10 @@ CREATE TABLE messages (ord INTEGER PRIMARY KEY, pos INTEGER NOT NULL UNIQUE, id 
     role INTEGER NOT NULL, created_at INTEGER NOT NULL);
 """
 _STANDING = """
-SELECT s.done, (SELECT id FROM marks WHERE mode = ?1 AND ord = s.done),
+SELECT s.done, (SELECT id FROM marks WHERE mode = s.mode AND ord = s.done),
        (SELECT value FROM meta WHERE name = 'forgotten'),
-       EXISTS (SELECT 1 FROM parts WHERE mode = ?1 AND done < high AND low < s.low)
-FROM (SELECT max(done) AS done, max(low) AS low FROM parts WHERE mode = ?1) s
+       EXISTS (SELECT 1 FROM parts WHERE mode = s.mode AND done < high AND low < s.low)
+FROM (SELECT max(mode) AS mode, max(done) AS done, max(low) AS low FROM parts WHERE mode = ?) s
 """
 _MARK_STALE = """
 UPDATE parts SET stale = 1 WHERE EXISTS

@@ -233,6 +233,11 @@ def join_any_names(*names: str) -> str:
     return "/".join(names)
 
 
+def split_names(text: str) -> tuple[str, ...]:
+    """The names that `join_any_names` was given."""
+    return tuple(msgspec.json.decode(text, type=list[str])) if text.startswith("[") else tuple(text.split("/"))
+
+
 def uuid_or_none(value: object) -> str | None:
     """`value` as the canonical text of a UUID; None if it is none."""
     if not isinstance(value, str):

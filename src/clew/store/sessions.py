@@ -251,24 +251,28 @@ class Sessions:
         *,
         trashed: bool = False,
         everything: bool = False,
+        label: str | None = None,
         before: datetime | None = None,
         reason: Reason = "user-requested",
         dry_run: bool = False,
     ) -> Receipt:
         """Deletes sessions permanently, in the trash or not, and clears every trace of them: rows, keys, index, files.
 
-        Pass ids or handles, `trashed` for all in the trash, or `everything`; `before` limits the last two to sessions
-        that were last active, with their subagents, or trashed before that time. Messages shared with other sessions
+        Pass ids or handles, `trashed` for all in the trash, `everything`, or a `label`, for all sessions and documents
+        that have it, such as those of a user; `before` limits `trashed` and `everything` to sessions that were last
+        active, with their subagents, or trashed before that time. Messages shared with other sessions
         stay. A held session is listed as a failure in the receipt and the others are purged; so is one whose row is
         damaged, unless ``reason="corruption-detected"``, and with `trashed` or `before` one that another writer changes
         meanwhile. The store keeps the receipt; with `dry_run` nothing changes, and the receipt lists what would be
         deleted. NotFound, and nothing is purged, if one of the sessions does not exist.
         """
-        if (keys is not None) + bool(trashed) + bool(everything) != 1:
-            raise Invalid("purge takes one of ids, trashed and everything", hint="Pass exactly one of them.")
+        if (keys is not None) + bool(trashed) + bool(everything) + (label is not None) != 1:
+            raise Invalid("purge takes one of ids, trashed, everything and label", hint="Pass exactly one of them.")
+        if before is not None and not (trashed or everything):
+            raise Invalid("before cannot be combined with ids or a label", hint="Leave out before.")
+        if label is not None:
+            return self._purge_label(self._table.label_hash(label), reason, dry_run)
         if keys is not None:
-            if before is not None:
-                raise Invalid("before cannot be combined with ids", hint="Leave out before.")
             if not isinstance(keys, Iterable):
                 raise Invalid(f"purge takes ids of sessions, not {type(keys).__name__}")
             names = [keys] if isinstance(keys, str | Session) else keys
@@ -294,6 +298,28 @@ class Sessions:
 
         return self._parts.purger.purge(rows, reason=reason, dry_run=dry_run, check=check)
 
+    def _purge_label(self, label: bytes, reason: Reason, dry_run: bool) -> Receipt:
+        space = self._engine.workspace
+
+        def choose(tx: Tx) -> list[RefRow]:
+            found: list[RefRow] = []
+            for kind in _LABELLED:
+                edge = None
+                while rows := tx.refs_recent(space, kind, label=label, before=edge, limit=SCAN):
+                    found += rows
+                    edge = rows[-1].rank, rows[-1].ref
+            edge = None
+            while rows := tx.refs_trashed(space, before=edge, limit=SCAN):
+                found += [row for row in rows if row.kind in _LABELLED and label in tx.maintenance.labels(row.ref)]
+                edge = rows[-1].trashed_at or 0, rows[-1].ref
+            return found
+
+        def check(tx: Tx, row: RefRow) -> None:
+            if label not in tx.maintenance.labels(row.ref):
+                raise Conflict(f"{row.kind} {ids.text(row.key)} lost its label meanwhile")
+
+        return self._parts.purger.purge(self._engine.read(choose), reason=reason, dry_run=dry_run, check=check)
+
     def __iter__(self) -> Iterator[Session]:
         """All of `list`, last active first."""
         return self.list().all()
@@ -301,6 +327,10 @@ class Sessions:
     def receipts(self) -> Receipts:
         """The receipts of all purges, oldest first."""
         return self._parts.purger.receipts()
+
+
+_LABELLED = (SESSION, "document")
+"""Kinds of refs that a label of a user can be on. What they own goes with them."""
 
 
 def _name(key: Session | str) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, Final, Literal, ParamSpec, TypeVar, cast
 
 from clew.backends import ID, MAX_SEQ, POS, SEQ_BITS, HeadState, InsertPoint, Move, RefRow, Tx
 from clew.backends.problems import ODD
@@ -35,9 +35,6 @@ from clew.store.document import Document
 from clew.store.parts import Parts
 from clew.store.session import Session, row_of
 from clew.store.session_table import SESSION, SUBAGENT
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["HEAD", "Document", "Draft", "Unit"]
 
@@ -118,7 +115,7 @@ class Unit:
 
     @_reads
     def labelled(self, label: str, *, after: Session | None = None, limit: int = _PAGE) -> list[Session]:
-        """A page of the sessions with a label, also those in the trash, the last active first."""
+        """A page of the sessions with a label that are not in the trash, the last active first."""
         look, edge = self._table.label_hash(label), None if after is None else (row_of(after).rank, row_of(after).ref)
         rows = self._tx.refs_recent(self._engine.workspace, SESSION, label=look, before=edge, limit=limit)
         return [Session(self._parts, row) for row in rows]
@@ -496,14 +493,14 @@ class Unit:
         tag: bytes = b"\x01",
         owner: Target | None = None,
         index: bytes | None = None,
-        labels: Sequence[bytes] = (),
+        labels: Sequence[str | bytes] = (),
         at: str | bytes | None = None,
         before: Document | None = None,
         new: bool = False,
         created_at: int | None = None,
     ) -> Document:
         """Stores a value, or replaces the one under this key. Message and labels are those of the first value, and the
-        owner, unless another is given.
+        owner, unless another is given. A label as text is like one of a session: `Sessions.purge` finds it.
 
         The value, JSON or text, is redacted unless it is `exact`. `before` is the stored document, if the caller has
         read it: Conflict if it was changed. With `new` nothing is looked up: Conflict if the key is taken. Conflict
@@ -526,16 +523,16 @@ class Unit:
                 look=index, created_at=created_at,
             )  # fmt: skip
             if labels:
-                tx.set_labels(row.ref, labels)
+                tx.set_labels(row.ref, self._label_hashes(labels))
         return Document(self._parts, self._changed(row))
 
     @_writes
-    def label(self, document: Document, labels: Sequence[bytes]) -> None:
+    def label(self, document: Document, labels: Sequence[str | bytes]) -> None:
         """Replaces the labels of a document. Writes nothing if they are equal."""
-        ref = document._row.ref
-        if not _has_labels(self._tx, ref, set(labels)):
-            self._tx.set_labels(ref, labels)
-            self._proof = partial(_has_labels, ref=ref, labels=set(labels))
+        ref, hashes = document._row.ref, set(self._label_hashes(labels))
+        if not _has_labels(self._tx, ref, hashes):
+            self._tx.set_labels(ref, hashes)
+            self._proof = partial(_has_labels, ref=ref, labels=hashes)
 
     @_reads
     def has_label(self, document: Document, label: bytes) -> bool:
@@ -628,11 +625,16 @@ class Unit:
                 raise NotFound("blob", digest, hint="It was deleted. Try again.")
             used.append(blob.blob)
         if only:
+            tx.blobs.add_uses(_LAST, used)  # or they would be deleted with their last use
             tx.blobs.delete_uses(-row.ref, -row.ref)
-        if used:
-            tx.blobs.add_uses(-row.ref, used)
+        tx.blobs.add_uses(-row.ref, used)
+        if only:
+            tx.blobs.delete_uses(_LAST, _LAST)
 
     # -- inside
+
+    def _label_hashes(self, labels: Iterable[str | bytes]) -> list[bytes]:
+        return [one if isinstance(one, bytes) else self._table.label_hash(one) for one in labels]
 
     def _row(self, of: Target) -> RefRow:
         """The present row. NotFound if it was deleted or is in the trash."""

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -166,6 +170,39 @@ def test_a_store_that_is_gone(tmp_path, caplog):
                 return
             time.sleep(0.05)
     raise AssertionError("nothing was logged")
+
+
+ROOT = Path(__file__).parents[3]
+ASYNC = """
+import asyncio, sys
+import litellm
+from clew.adapters.litellm import ClewLogger
+logger = ClewLogger(sys.argv[1])
+litellm.callbacks = [logger]
+
+async def main():
+    calls = [
+        litellm.acompletion(model="gpt-4o", messages=[{"role": "user", "content": f"Hi {n}"}], mock_response="Hello.")
+        for n in range(8)
+    ]
+    await asyncio.gather(*calls)
+    await logger.drain()
+
+asyncio.run(main())
+"""
+
+
+def test_drain(tmp_path):
+    """An async program that drains at its end has stored all its calls."""
+    environ = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    for number in range(3):
+        path = tmp_path / f"{number}.db"
+        done = subprocess.run(
+            [sys.executable, "-c", ASYNC, path], env=environ, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        with clew.open(path) as store:
+            assert len(store.nodes.list(limit=100).items) == 16
 
 
 KILLED = """

@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import msgspec
-from agent_framework import HistoryProvider, Message
+from agent_framework import Content, HistoryProvider, Message
 
+from clew.adapters.foreign import Translator, parts_of, result_text
 from clew.adapters.keyed import Adapter, Keyed, Target, check_version, unchanged
-from clew.adapters.lists import raw_message
 from clew.adapters.threads import in_thread
-from clew.base.messages import Native
+from clew.base.messages import Message as Neutral
+from clew.base.messages import Native, ToolCall, ToolResult
+from clew.engine.node import Node
 from clew.store.unit import Unit
 
 TOOL = "agent-framework"
@@ -55,7 +57,7 @@ class ClewHistoryProvider(Adapter, HistoryProvider):
             store_outputs=store_outputs,
         )
         self.skip_excluded = skip_excluded
-        self._keyed = Keyed(target, TOOL, options)
+        self._keyed = Keyed(target, TOOL, options, arity=2, forks=True)
         unchanged(self._keyed)
 
     async def get_messages(
@@ -90,7 +92,7 @@ class ClewHistoryProvider(Adapter, HistoryProvider):
 
     def _load(self, session: str | None) -> list[dict[str, Any]]:
         found = self._keyed.find(*self._names(session))
-        return [] if found is None else [json.loads(raw_message(node)) for node in found.path()]
+        return [] if found is None else _translator.values(found.path())
 
     def _save(self, session: str | None, messages: list[dict[str, Any]]) -> None:
         keyed, sent = self._keyed, [_identity(message) for message in messages]
@@ -100,7 +102,7 @@ class ClewHistoryProvider(Adapter, HistoryProvider):
             found = keyed.ensure(unit, *self._names(session))
             # An overlap cannot be longer than the list that was sent.
             end = unit.path(found, last=len(messages))
-            stored = [_identity(json.loads(raw_message(node))) for node in end]
+            stored = [_identity(message) for message in _translator.values(end)]
             new = drafts[_count_stored(stored, sent) :]
             if new:
                 unit.append(found, new)
@@ -113,6 +115,27 @@ def _native(message: dict[str, Any]) -> Native:
         return Native(TOOL, msgspec.json.encode(message))
     except (UnicodeEncodeError, msgspec.EncodeError):  # a lone surrogate: JSON can escape it
         return Native(TOOL, json.dumps(message, separators=(",", ":")).encode())
+
+
+def _decode(node: Node, said: Native) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(said.raw)
+    return found
+
+
+def _translate(node: Node, message: Neutral, before: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """The message of the framework for one that it did not write."""
+    contents = []
+    for part in parts_of(message):
+        if isinstance(part, ToolCall):
+            contents.append(Content.from_function_call(part.id, part.name, arguments=part.arguments))
+        elif isinstance(part, ToolResult):
+            contents.append(Content.from_function_result(part.call_id, result=result_text(part)))
+        else:
+            contents.append(Content.from_text(part.text))
+    return [Message(role=message.role, contents=contents).to_dict()]
+
+
+_translator = Translator(TOOL, _decode, _translate)
 
 
 def _identity(message: dict[str, Any]) -> Identity:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
-from clew.adapters.chainlit.layer import ClewDataLayer
+from clew.adapters.framework import framework
+
+with framework("chainlit"):
+    from clew.adapters.chainlit.layer import ClewDataLayer
 
 __all__ = ["ClewDataLayer"]

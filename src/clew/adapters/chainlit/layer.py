@@ -31,7 +31,7 @@ class ClewDataLayer(BaseDataLayer):
     """
 
     def __init__(self, target: Target, **options: Any) -> None:
-        check_version("chainlit", "2.9", "3")
+        check_version("chainlit", "2.9.6", "3")
         self._keyed = Keyed(target, TOOL, options)
         unchanged(self._keyed)
         self._threads = Threads(self._keyed)

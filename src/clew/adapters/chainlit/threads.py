@@ -18,9 +18,10 @@ from typing import IO, Any
 import msgspec
 
 from clew.adapters.documents import DOCUMENT, Documents
+from clew.adapters.foreign import NoForm, Translator, parts_of
 from clew.adapters.keyed import Keyed
 from clew.adapters.lists import raw_message
-from clew.base.messages import ATTACHED, Native
+from clew.base.messages import ATTACHED, Message, Native, Text
 from clew.engine.blobs import Blob
 from clew.engine.node import Node, moment
 from clew.engine.session_data import SessionData, label_set
@@ -165,8 +166,7 @@ class Threads:
             if session is None:
                 return None
             steps, elements, feedback, contents = {}, [], {}, {}
-            for node in unit.path(session):
-                record = json.loads(raw_message(node))
+            for node, record in self._records(unit, session):
                 if ELEMENT in record:
                     elements.append(record[ELEMENT])
                     if isinstance(node.said, Native) and (digest := content_of(node.said)):
@@ -286,8 +286,7 @@ class Threads:
             if session is None:
                 return
             self._drop(unit, STEP, id)
-            for node in reversed(unit.path(session)):
-                record = json.loads(raw_message(node))
+            for node, record in reversed(self._records(unit, session)):
                 if record.get(STEP, {}).get("id") == id or record.get(ELEMENT, {}).get("forId") == id:
                     unit.replace(session, node, [])
             for one in unit.documents(DOCUMENT, owner=session):
@@ -370,7 +369,7 @@ class Threads:
         if head is not None and unit.is_above(node.id, head):
             return node
         # Another session has the message with this id, such as a fork.
-        found = (one for one in unit.path(session) if json.loads(raw_message(one)).get(kind, {}).get("id") == id)
+        found = (one for one, record in self._records(unit, session) if record.get(kind, {}).get("id") == id)
         return next(found, None)
 
     def _home(self, unit: Unit, kind: str, id: str) -> Session | None:
@@ -393,10 +392,39 @@ class Threads:
         node = None if home is None else self._node(unit, home, kind, id)
         return None if node is None else dict(json.loads(raw_message(node))[kind])
 
+    def _records(self, unit: Unit, session: Session) -> list[tuple[Node, Record]]:
+        """The messages of a thread with their records."""
+        shown = _translator.pairs(unit.path(session))
+        found = [(one.node, value) for one in shown for value in one.values]
+        for _, record in found:
+            if record.get(STEP, {}).get("threadId") == "":  # of another program
+                record[STEP]["threadId"] = session.extra[SOURCE]["id"]
+        return found
+
     def _drop(self, unit: Unit, *names: str) -> None:
         document = self._documents.get(unit, *names)
         if document is not None:
             unit.delete(document)
+
+
+def _decode(node: Node, said: Native) -> Record:
+    found: Record = json.loads(said.raw)
+    return found
+
+
+def _translate(node: Node, message: Message, before: Record | None) -> list[Record]:
+    """The step of a message that Chainlit did not write. The thread is known to the caller."""
+    texts = [part.text for part in parts_of(message) if isinstance(part, Text)]
+    if not texts:
+        raise NoForm("tool calls and results alone")
+    kind, at = f"{message.role}_message", _iso(node.created_at)
+    names = {"id": node.id, "threadId": "", "parentId": None, "name": message.role, "type": kind}
+    times = {"createdAt": at, "start": at, "end": at}
+    more: Record = {"input": "", "metadata": {}, "tags": None, "isError": False, "streaming": False}
+    return [{STEP: {**names, **times, **more, "output": "\n".join(texts)}}]
+
+
+_translator = Translator(TOOL, _decode, _translate)
 
 
 def _put_draft(unit: Unit, session: Session, node: Node | None, draft: Draft) -> None:

@@ -13,7 +13,7 @@ from google.adk.artifacts.base_artifact_service import ArtifactVersion, BaseArti
 from google.adk.errors.input_validation_error import InputValidationError
 from google.genai import types
 
-from clew.adapters.google_adk.service import Service
+from clew.adapters.google_adk.service import Service, labels
 from clew.adapters.threads import in_thread
 from clew.store.unit import Unit
 
@@ -100,7 +100,9 @@ class ClewArtifactService(Service, BaseArtifactService):
             about = ArtifactVersion(version=version, canonical_uri=uri, custom_metadata=metadata, mime_type=mime)
             value["versions"].append(about.model_dump(mode="json", exclude_none=True))
             owner = self._keyed.session(unit, app, user, session) if session else None
-            document = self._documents.put(unit, names, value, groups=[group], owner=owner)
+            document = self._documents.put(
+                unit, names, value, groups=[group], owner=owner, labels=labels(app, user)[-1:]
+            )
             self._documents.add_entry(unit, document, data)
             return version
 

@@ -20,7 +20,7 @@ from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.platform import time as platform_time
 from google.adk.sessions import Session
 
-from clew.adapters.google_adk.service import Service, from_node, message_id, session_data, to_native
+from clew.adapters.google_adk.service import Service, events, message_id, session_data, to_native
 from clew.adapters.threads import in_thread
 from clew.base import ids
 from clew.engine.node import Node
@@ -72,7 +72,9 @@ class ClewMemoryService(Service, BaseMemoryService):
         def work(unit: Unit) -> None:
             session = keyed.session(unit, *names)
             if session is None:
-                session = unit.create(session_data(names, {}, platform_time.get_time()), keyed.key(*names))
+                session = unit.create(
+                    session_data(names, {}, platform_time.get_time(), keyed.labels), keyed.key(*names)
+                )
             stored = self._store_missing(unit, session, drafts)
             document = ("memory", *names)
             value = self._documents.value(
@@ -92,7 +94,7 @@ class ClewMemoryService(Service, BaseMemoryService):
         known = unit.known(draft.id for _, draft in drafts)
         missing = [at for at, id in enumerate(stored) if id not in known]
         if missing:  # imported events have ids of their own
-            imported = {from_node(node).id: node.id for node in unit.path(session)}
+            imported = {event.id: one.node.id for one in events.pairs(unit.path(session)) for event in one.values}
             for at in missing:
                 stored[at] = imported.get(drafts[at][0], stored[at])
         new = [draft for at, (_, draft) in enumerate(drafts) if at in missing and stored[at] == ids.text(draft.id)]
@@ -122,7 +124,7 @@ class ClewMemoryService(Service, BaseMemoryService):
         """The events that a user has in memory, in the order in which their sessions were added."""
         for document in self._memories(app, user):
             value: dict[str, Any] = self._documents.value(document)
-            for event in map(from_node, self._keyed.read(partial(self._nodes, value=value))):
+            for event in events.values(self._keyed.read(partial(self._nodes, value=value))):
                 if event.id not in value["deleted"] and event.content and event.content.parts:
                     yield event
 
@@ -143,7 +145,7 @@ class ClewMemoryService(Service, BaseMemoryService):
                 value = self._documents.value(self._documents.get(unit, *one))
                 if value is None or event in value["deleted"]:
                     continue
-                if any(from_node(node).id == event for node in self._nodes(unit, value)):
+                if any(one.id == event for one in events.values(self._nodes(unit, value))):
                     value["deleted"].append(event)
                     self._documents.put(unit, one, value, groups=[("memory", app, user)])
 

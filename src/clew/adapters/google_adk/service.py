@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import parse_qsl
 
 import msgspec
 from google.adk.events.event import Event
+from google.genai import types
 
 from clew import keys
 from clew.adapters.documents import Documents
-from clew.adapters.keyed import Adapter, Keyed, Target, check_version, native_message, unchanged
-from clew.base.messages import Native
+from clew.adapters.foreign import NoForm, Translator, own_message, parts_of, result_text
+from clew.adapters.keyed import Adapter, Keyed, Target, check_version, unchanged
+from clew.base.messages import Message, Native, ToolCall, ToolResult
 from clew.engine.node import Node
 from clew.engine.session_data import SessionData, label_set
 from clew.errors import Invalid
@@ -40,9 +43,45 @@ def to_native(event: Event) -> Native:
     return Native(TOOL, event.model_dump_json(exclude_none=True).encode(), extra=extra or None)
 
 
-def from_node(node: Node) -> Event:
-    """The event that `to_native` was given. Corrupted."""
-    return Event.model_validate_json(native_message(node).raw)
+def _decode(node: Node, said: Native) -> Event:
+    return Event.model_validate_json(said.raw)
+
+
+def _translate(node: Node, message: Message, before: Event | None) -> list[Event]:
+    """The event of a message that ADK did not write. ADK takes an answer as its own agent's if it names that agent."""
+    if message.role == "system":
+        raise NoForm("a system message")
+    parts: list[types.Part] = []
+    for part in parts_of(message):
+        if isinstance(part, ToolCall):
+            call = types.FunctionCall(id=part.id, name=part.name, args=part.arguments)
+            parts.append(types.Part(function_call=call))
+        elif isinstance(part, ToolResult):
+            name = _tool_name(before, part.call_id)
+            answer = {"error" if part.is_error else "result": result_text(part)}
+            parts.append(
+                types.Part(function_response=types.FunctionResponse(id=part.call_id, name=name, response=answer))
+            )
+        else:
+            parts.append(types.Part(text=part.text))
+    is_user = message.role == "user"
+    author = "user" if is_user else before.author if before is not None and before.author != "user" else "model"
+    content = types.Content(role="model" if message.role == "assistant" else "user", parts=parts)
+    return [
+        Event(id=node.id, invocation_id=node.id, author=author, timestamp=node.created_at.timestamp(), content=content)
+    ]
+
+
+def _tool_name(event: Event | None, call: str) -> str:
+    """The name of the tool that a call in an event is for. NoForm."""
+    for part in (event.content.parts if event is not None and event.content is not None else None) or ():
+        if part.function_call is not None and part.function_call.id == call and part.function_call.name:
+            return str(part.function_call.name)
+    raise NoForm("a tool's result without its call")
+
+
+events = Translator(TOOL, _decode, _translate)
+"""Reads the events of a session."""
 
 
 class _Stamped(msgspec.Struct):
@@ -51,7 +90,8 @@ class _Stamped(msgspec.Struct):
 
 def timestamp(node: Node) -> float:
     """When an event happened, by its own clock."""
-    return msgspec.json.decode(native_message(node).raw, type=_Stamped).timestamp
+    own = own_message(node, TOOL)
+    return node.created_at.timestamp() if own is None else msgspec.json.decode(own.raw, type=_Stamped).timestamp
 
 
 def dump_state(state: dict[str, Any]) -> str:
@@ -72,11 +112,14 @@ def message_id(keyed: Keyed, names: tuple[str, str, str], event: str) -> str | N
     return keyed.read(lambda unit: keyed.message_id(unit, "event", *names, event))
 
 
-def session_data(names: tuple[str, str, str], state: dict[str, Any], created: float, **fields: Any) -> SessionData:
-    """The data of a new session of an app, a user and an id."""
+def session_data(
+    names: tuple[str, str, str], state: dict[str, Any], created: float, more: Sequence[str], **fields: Any
+) -> SessionData:
+    """The data of a new session of an app, a user and an id; `more` are the labels of the adapter."""
     app, user, id = names
     origin = {"tool": TOOL, "id": join_names(*names), "app": app, "user": user, "session": id}
-    return SessionData(labels=labels(app, user), extra={SOURCE: origin, TOOL: own_data(state, created)}, **fields)
+    told = label_set([*labels(app, user), *more])
+    return SessionData(labels=told, extra={SOURCE: origin, TOOL: own_data(state, created)}, **fields)
 
 
 def labels(app: str, user: str | None = None) -> tuple[str, ...]:
@@ -87,12 +130,6 @@ def labels(app: str, user: str | None = None) -> tuple[str, ...]:
 def own_data(state: dict[str, Any], created: float) -> dict[str, Any]:
     """ADK's part of a session's free data."""
     return {"state": dump_state(state), "created": created}
-
-
-def session_names(data: dict[str, Any] | None) -> tuple[str, ...]:
-    """App, user and id of a session, from its free data, also if it was imported. Empty if it is not ADK's."""
-    kept, origin = (data or {}).get(TOOL) or {}, (data or {}).get(SOURCE) or {}
-    return tuple(kept.get("names") or [origin[name] for name in ("app", "user", "session") if name in origin])
 
 
 def imported_state(data: dict[str, Any] | None, scope: str) -> dict[str, Any]:
@@ -126,7 +163,7 @@ class Service(Adapter):
             options = {**found, **options}
         if target is None:
             raise Invalid("a service needs a store", hint="Pass a path, a URL or an open store.")
-        self._keyed = Keyed(target, TOOL, options)
+        self._keyed = Keyed(target, TOOL, options, arity=3, forks=True)
         unchanged(self._keyed)
         self._documents = Documents(self._keyed)
 

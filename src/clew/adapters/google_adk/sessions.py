@@ -26,7 +26,7 @@ from clew.adapters.google_adk.service import (
     TOOL,
     Service,
     dump_state,
-    from_node,
+    events,
     imported_state,
     labels,
     load_state,
@@ -34,7 +34,6 @@ from clew.adapters.google_adk.service import (
     own_data,
     read_own_data,
     session_data,
-    session_names,
     timestamp,
     to_native,
 )
@@ -89,7 +88,8 @@ class ScopedStates:
         for scope, names in (("app", (app,)), ("user", (app, user))):
             state = {**self._read(unit, scope, *names), **deltas[scope]}
             if deltas[scope] or (state and self._documents.get(unit, scope, *names) is None):
-                self._documents.put(unit, (scope, *names), dump_state(state))
+                told = labels(*names)[-1:] if scope == "user" else ()
+                self._documents.put(unit, (scope, *names), dump_state(state), labels=told)
 
     def _read(self, unit: Unit, scope: str, *names: str) -> dict[str, Any]:
         document = self._documents.get(unit, scope, *names)
@@ -98,7 +98,7 @@ class ScopedStates:
         label, after = labels(*names)[-1], None
         while found := unit.labelled(label, after=after):
             for one in found:
-                if session_names(one.extra)[: len(names)] == names:  # other names can have the same label
+                if self._keyed.names(one)[: len(names)] == names:  # other names can have the same label
                     return imported_state(one.extra, scope)
             after = found[-1]
         return {}
@@ -185,7 +185,7 @@ class ClewSessionService(Service, BaseSessionService):
 
     def _create(self, app: str, user: str, id: str, state: dict[str, dict[str, Any]]) -> Session:
         now = platform_time.get_time()
-        data = session_data((app, user, id), state["session"], now)
+        data = session_data((app, user, id), state["session"], now, self._keyed.labels)
 
         def work(unit: Unit) -> dict[str, Any]:
             found = self._keyed.session(unit, app, user, id, trashed=True)
@@ -216,7 +216,7 @@ class ClewSessionService(Service, BaseSessionService):
             nodes = nodes if count is None else nodes[max(0, len(nodes) - count) :]
             merged = self._states.merge(unit, app, user, state)
             found = Session(id=id, app_name=app, user_id=user, state=merged, last_update_time=updated)
-            found.events = [from_node(node) for node in nodes]
+            found.events = events.values(nodes)
             return _mark(found, head)
 
         return self._keyed.read(work)
@@ -224,7 +224,7 @@ class ClewSessionService(Service, BaseSessionService):
     def _list(self, app: str, user: str | None) -> list[Session]:
         found = []
         for one in self._keyed.labelled(labels(app, user)[-1]):
-            names = session_names(one.extra)
+            names = self._keyed.names(one)
             if names[:1] != (app,) or user not in (None, names[1]):  # other names can have the same label
                 continue
             _, whose, id = names
@@ -242,8 +242,8 @@ class ClewSessionService(Service, BaseSessionService):
             written = self._write(session, event, to_native(event))
             if written is None:
                 return event
-            for node in written.missed:
-                self._commit_event_to_session(session, from_node(node))
+            for missed in events.values(written.missed):
+                self._commit_event_to_session(session, missed)
             if written.fork is not None:
                 session.id = written.fork
             session.last_update_time = event.timestamp
@@ -338,6 +338,7 @@ class ClewSessionService(Service, BaseSessionService):
             names,
             state,
             platform_time.get_time(),
+            self._keyed.labels,
             title=found.title,
             forked_from=found.id,
             forked_at=expected,

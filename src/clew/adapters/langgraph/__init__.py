@@ -1,7 +1,11 @@
-"""LangGraph keeps its threads in clew: ``graph.compile(checkpointer=ClewSaver("chats.db"))``."""
+"""LangGraph keeps threads and long-term memory in clew: ``graph.compile(checkpointer=ClewSaver("chats.db"))``."""
 
 from __future__ import annotations
 
-from clew.adapters.langgraph.saver import ClewSaver
+from clew.adapters.framework import framework
 
-__all__ = ["ClewSaver"]
+with framework("langgraph"):
+    from clew.adapters.langgraph.saver import ClewSaver
+    from clew.adapters.langgraph.store import ClewStore
+
+__all__ = ["ClewSaver", "ClewStore"]

@@ -21,6 +21,7 @@ from langchain_core import messages as lc
 from langgraph.checkpoint.base import ChannelVersions
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
+from clew.adapters.foreign import own_message
 from clew.adapters.keyed import Keyed, native_message
 from clew.adapters.langgraph.states import ChannelValue
 from clew.base.messages import Message, Native
@@ -241,11 +242,20 @@ class Channels:
                     large[channel] = version, kind, data
         return PackedValues(packed, large, messages)
 
-    def store(self, unit: Unit, serde: SerializerProtocol, packed: PackedValues, thread: str, ns: str) -> StoredValues:
+    def store(
+        self,
+        unit: Unit,
+        serde: SerializerProtocol,
+        packed: PackedValues,
+        names: tuple[str, str],
+        replaced: str | None = None,
+    ) -> StoredValues:
         """Stores new messages and large values as a step of the caller's unit: then `remember` the result.
 
-        NotFound if a cached part of the thread was deleted meanwhile: then call `forget` and try again.
+        `replaced` is the last message of the checkpoint that this one replaces. NotFound if a cached part of the thread
+        was deleted meanwhile: then call `forget` and try again.
         """
+        thread, ns = names
         home = self._homes.get(thread) if packed.messages is not None and not ns else None
         if home is None:
             home = self._keyed.ensure(unit, thread)
@@ -253,7 +263,7 @@ class Channels:
         for channel, (version, kind, data) in packed.large.items():
             values[channel] = ChannelValue(version, kind, blob=unit.blob(home, data))
         if packed.messages is not None:
-            known = self._store_messages(unit, serde, packed.messages, home, thread, ns)
+            known = self._store_messages(unit, serde, packed.messages, home, names, replaced)
             values[MESSAGES] = ChannelValue(values[MESSAGES].version, "messages", node=known.ids[-1])
         return StoredValues(values, home, known)
 
@@ -292,14 +302,24 @@ class Channels:
         return NewMessages(value, known, shared) if are_messages(value[shared:]) else None
 
     def _store_messages(
-        self, unit: Unit, serde: SerializerProtocol, found: NewMessages, home: Session, thread: str, ns: str
+        self,
+        unit: Unit,
+        serde: SerializerProtocol,
+        found: NewMessages,
+        home: Session,
+        names: tuple[str, str],
+        replaced: str | None,
     ) -> KnownMessages:
         messages, known, count = found
-        shown = home
+        (thread, ns), shown = names, home
+        if replaced is not None:
+            same = self._read_messages(unit, serde, replaced)
+            if len(same.ids) == len(messages) == same.count_shared(messages):
+                return same
         if ns:
             agent = ns.rpartition("|")[2].partition(":")[0]
             shown = self._keyed.ensure(unit, thread, ns, agent=agent, owner=home, beside=home)
-        before = self._lists.get((thread, ns)) or self._messages_at_head(unit, serde, shown)
+        before = self._lists.get(names) or self._read_messages(unit, serde, shown)
         if before is not known:
             count = before.count_shared(messages)
         stored = [to_native(one, serde) for one in messages[count:]]
@@ -316,9 +336,11 @@ class Channels:
             if key[0] in threads:
                 self._lists.pop(key, None)
 
-    def _messages_at_head(self, unit: Unit, serde: SerializerProtocol, shown: Session) -> KnownMessages:
-        """The messages at the head of a session."""
-        found = unit.path(shown)
+    def _read_messages(self, unit: Unit, serde: SerializerProtocol, end: Session | str) -> KnownMessages:
+        """The messages down to the head of a session, or to a message."""
+        path = unit.path(end)
+        # Those before the first message of another program, which is no part of a state.
+        found = path[: next((at for at, one in enumerate(path) if own_message(one, PROVIDER) is None), len(path))]
         messages = [from_native(native_message(one), serde) for one in found]
         none = KnownMessages([], [], [], plain=True)
         return none.replace_from(0, messages, list(map(content, messages)), [one.id for one in found])

@@ -24,7 +24,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from clew.adapters.keyed import Adapter, Keyed, Target, check_version, unchanged
-from clew.adapters.langgraph.channels import Channels, StoredValues
+from clew.adapters.langgraph.channels import MESSAGES, Channels, StoredValues
 from clew.adapters.langgraph.states import ChannelValue, CheckpointThread, Found, Pruning, States, Typed, Write
 from clew.adapters.threads import in_thread
 from clew.errors import NotFound
@@ -32,13 +32,22 @@ from clew.store.unit import Document, Unit
 
 TOOL = "langgraph"
 Tuples = Iterator[CheckpointTuple]
+try:
+    # Graphs that are compiled from now on name the types of their state to their saver. LangGraph has no other switch
+    # but a variable of the environment, which it reads when it is imported, and which makes all savers strict.
+    from langgraph._internal import _serde
+except ImportError:  # without graphs, or another version: `with_allowlist` remains
+    pass
+else:
+    _serde.STRICT_MSGPACK_ENABLED = True
 
 
 class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
     """Checkpoints in a store: a path, a URL or an open `Store`. `options` are those of `clew.open`.
 
     A thread is a session, and the messages of its state are the messages of the session. By default only LangGraph's
-    safe types are deserialized; add your own with ``with_allowlist``, or pass another `serde`.
+    safe types and those in the schemas of the graph are deserialized; add others with ``with_allowlist``, or pass
+    another `serde`. A graph that was compiled before this module was imported does not name its types.
     """
 
     def __init__(self, target: Target, *, serde: SerializerProtocol | None = None, **options: Any) -> None:
@@ -118,29 +127,38 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         thread, ns, parent = _names(config)
-        about = get_checkpoint_metadata(config, metadata)
-        rest = {name: value for name, value in checkpoint.items() if name != "channel_values"}
-        run = about.get("run_id")
-        state = CheckpointThread(
-            thread, ns, checkpoint["id"], parent, self._dump(rest), self._dump(about), run if run is None else str(run)
-        )
+        state = self._state(config, checkpoint, metadata)
         try:
-            self._put(state, checkpoint, new_versions, {} if parent is None else self._values(thread, ns, parent))
+            before = {} if parent is None else self._values(thread, ns, parent)
+            self._put(state, checkpoint, new_versions, before, share=True)
         except NotFound:  # the checkpoint before it was deleted meanwhile, and values with it
             self._channels.forget([thread])
-            self._put(state, checkpoint, new_versions, {})
+            self._put(state, checkpoint, new_versions, {}, share=False)
         return _config(state)
 
     def _put(
-        self, state: CheckpointThread, checkpoint: Checkpoint, new: ChannelVersions, before: Mapping[str, ChannelValue]
+        self,
+        state: CheckpointThread,
+        checkpoint: Checkpoint,
+        new: ChannelVersions,
+        before: Mapping[str, ChannelValue],
+        *,
+        share: bool,
     ) -> None:
+        """Stores a checkpoint, which may `share` messages with the stored one that it replaces."""
         values, versions = checkpoint["channel_values"], checkpoint["channel_versions"]
-        packed = self._channels.pack(self.serde, values, versions, new, before, (state.thread, state.ns))
+        names = state.thread, state.ns
+        packed = self._channels.pack(self.serde, values, versions, new, before, names)
 
         def work(unit: Unit) -> tuple[StoredValues, CheckpointThread]:
-            stored = self._channels.store(unit, self.serde, packed, state.thread, state.ns)
+            place = self._states.place(unit, *names, state.id)
+            old = None if place.before is None else self._states.read(place.before)
+            replaced = old.values.get(MESSAGES) if old is not None and share else None
+            end = None if replaced is None else replaced.node
+            stored = self._channels.store(unit, self.serde, packed, names, end)
             done = msgspec.structs.replace(state, values=stored.values)
-            self._states.put(unit, stored.session, done)
+            if done != old:
+                self._states.put(unit, stored.session, done, place)
             return stored, done
 
         stored, done = self._keyed.write(work)
@@ -154,10 +172,7 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
     ) -> None:
         thread, ns, id = _names(config)
         assert id is not None
-        rows = [
-            Write(task_id, task_path, WRITES_IDX_MAP.get(channel, index), channel, *self.serde.dumps_typed(value))
-            for index, (channel, value) in enumerate(writes)
-        ]
+        rows = self._writes(writes, task_id, task_path)
 
         def work(unit: Unit) -> None:
             found = self._states.document(unit, thread, ns, id)
@@ -181,29 +196,49 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
     def copy_from(self, other: BaseCheckpointSaver[Any], thread_ids: Sequence[str] | None = None) -> int:
         """Copies the checkpoints of another saver with their writes, of all threads or of some. Returns how many.
 
-        Replaces checkpoints that exist. Messages that `clew import` has stored stay as a branch.
+        Called again, it copies what is new since. A checkpoint with an id that exists is copied if it differs. Reads
+        one checkpoint at a time. Messages that `clew import` has stored stay as a branch.
         """
         wanted: builtins.list[RunnableConfig | None] = [None]
         if thread_ids is not None:
             wanted = [{"configurable": {"thread_id": thread}} for thread in thread_ids]
-        count = 0
+        missing = []
         for config in wanted:
-            found = sorted(other.list(config), key=lambda one: one.checkpoint["id"])
-            for one in found:
-                self._copy(one)
-            count += len(found)
+            for one in other.list(config):
+                if self._has(one):
+                    self._copy_writes(one)
+                else:
+                    thread, ns, id = _names(one.config)
+                    missing.append((thread, str(id), ns))
+        count = 0
+        for thread, id, ns in sorted(missing):  # a checkpoint after those that it follows
+            found = other.get_tuple({"configurable": {"thread_id": thread, "checkpoint_ns": ns, "checkpoint_id": id}})
+            if found is not None:
+                self.put(_above(found), found.checkpoint, found.metadata, found.checkpoint["channel_versions"])
+                self._copy_writes(found)
+                count += 1
         return count
 
-    def _copy(self, one: CheckpointTuple) -> None:
-        thread, ns, _ = _names(one.config)
-        parent = None if one.parent_config is None else _names(one.parent_config)[2]
-        above: RunnableConfig = {"configurable": {"thread_id": thread, "checkpoint_ns": ns, "checkpoint_id": parent}}
-        self.put(above, one.checkpoint, one.metadata, one.checkpoint["channel_versions"])
+    def _has(self, one: CheckpointTuple) -> bool:
+        """True if a checkpoint of another saver is stored, and equal."""
+        thread, ns, id = _names(one.config)
+        found = self._read(thread, ns, str(id))
+        if found is None or found.state.checkpoint is None:
+            return False
+        new = self._state(_above(one), one.checkpoint, one.metadata)
+        return msgspec.structs.replace(found.state, values={}) == new
+
+    def _copy_writes(self, one: CheckpointTuple) -> None:
+        """Stores the writes of another saver's checkpoint that are not stored."""
+        thread, ns, id = _names(one.config)
+        found = self._read(thread, ns, str(id)) if one.pending_writes else None
+        stored = {} if found is None else {(at.task, at.index): at for at in self._states.writes(found.document)}
         writes: dict[str, builtins.list[tuple[str, Any]]] = {}
         for task, channel, value in one.pending_writes or ():
             writes.setdefault(task, []).append((channel, value))
         for task, values in writes.items():
-            self.put_writes(one.config, values, task)
+            if any(stored.get((task, new.index)) != new for new in self._writes(values, task)):
+                self.put_writes(one.config, values, task)
 
     def get_next_version(self, current: Any, channel: None) -> Any:
         """The next version of a channel: a number; for a copied checkpoint, text as LangGraph's own savers write it."""
@@ -271,6 +306,23 @@ class ClewSaver(Adapter, BaseCheckpointSaver[Any]):
 
     # -- inside
 
+    def _state(self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata) -> CheckpointThread:
+        """A checkpoint as it is stored, without its values."""
+        thread, ns, parent = _names(config)
+        about = get_checkpoint_metadata(config, metadata)
+        rest = {name: value for name, value in checkpoint.items() if name != "channel_values"}
+        run = about.get("run_id")
+        return CheckpointThread(
+            thread, ns, checkpoint["id"], parent, self._dump(rest), self._dump(about), run if run is None else str(run)
+        )
+
+    def _writes(self, writes: Sequence[tuple[str, Any]], task: str, path: str = "") -> builtins.list[Write]:
+        """The writes of a task as they are stored."""
+        return [
+            Write(task, path, WRITES_IDX_MAP.get(channel, index), channel, *self.serde.dumps_typed(value))
+            for index, (channel, value) in enumerate(writes)
+        ]
+
     def _dump(self, value: Any) -> Typed:
         return Typed(*self.serde.dumps_typed(value))
 
@@ -327,3 +379,10 @@ def _names(config: RunnableConfig) -> tuple[str, str, str | None]:
 
 def _config(state: CheckpointThread) -> RunnableConfig:
     return {"configurable": {"thread_id": state.thread, "checkpoint_ns": state.ns, "checkpoint_id": state.id}}
+
+
+def _above(one: CheckpointTuple) -> RunnableConfig:
+    """The config to store a checkpoint of another saver with: its thread, and the checkpoint that it follows."""
+    thread, ns, _ = _names(one.config)
+    parent = None if one.parent_config is None else _names(one.parent_config)[2]
+    return {"configurable": {"thread_id": thread, "checkpoint_ns": ns, "checkpoint_id": parent}}

@@ -86,6 +86,13 @@ class Found(NamedTuple):
     state: CheckpointThread
 
 
+class Insertion(NamedTuple):
+    """Where a checkpoint goes: the newest one of its namespace, and the stored one with its id."""
+
+    newest: _Newest | None
+    before: Document | None
+
+
 _state = msgspec.json.Decoder(CheckpointThread).decode
 _write = msgspec.msgpack.Decoder(Write).decode
 
@@ -157,23 +164,27 @@ class States:
 
     # -- writing
 
-    def put(self, unit: Unit, owner: Session, state: CheckpointThread) -> Document:
+    def place(self, unit: Unit, thread: str, ns: str, id: str) -> Insertion:
+        """Where a checkpoint goes."""
+        newest, document = self._find_newest(unit, thread, ns, self._thread_key("ns", thread, ns)) or (None, None)
+        if newest is None or (newest.id < id and not newest.unordered):  # its id is higher than all
+            return Insertion(newest, None)
+        return Insertion(newest, document if newest.id == id else self.document(unit, thread, ns, id))
+
+    def put(self, unit: Unit, owner: Session, state: CheckpointThread, place: Insertion | None = None) -> Document:
         """Stores a checkpoint, or replaces the one with its id; with the blobs that it needs. NotFound."""
         keyed, data = self._keyed, msgspec.json.encode(state)
         key, index = (
             keyed.key("state", state.thread, state.ns, state.id),
             self._thread_key("ns", state.thread, state.ns),
         )
-        newest, _ = self._find_newest(unit, state.thread, state.ns, index) or (None, None)
-        before = None
-        is_late = newest is not None and (newest.unordered or newest.id > state.id)
-        if newest is not None and (is_late or newest.id == state.id):  # otherwise its id is higher than all
-            before = unit.document(STATE, key)
+        newest, before = place or self.place(unit, state.thread, state.ns, state.id)
         if before is not None:
             is_late = unit.has_label(before, self._unordered(state.thread, state.ns))
             done = unit.put(STATE, key, data, index=index, before=before, exact=True)
             unit.label(done, self._labels(state, is_late))
         else:
+            is_late = newest is not None and (newest.unordered or newest.id > state.id)
             labels = self._labels(state, is_late)
             done = unit.put(STATE, key, data, owner=owner, index=index, labels=labels, new=True, exact=True)
             self._remember(index, _Newest(done.stamp, state.id, is_late))

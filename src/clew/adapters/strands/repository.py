@@ -14,9 +14,9 @@ from strands.types.exceptions import SessionException
 from strands.types.session import Session, SessionAgent, SessionMessage
 
 from clew.adapters.documents import DOCUMENT, Documents
+from clew.adapters.foreign import NoForm, Translator, parts_of, result_text
 from clew.adapters.keyed import Adapter, Keyed, Target, check_version, unchanged
-from clew.adapters.lists import raw_message
-from clew.base.messages import Native
+from clew.base.messages import Message, Native, ToolCall, ToolResult
 from clew.engine.node import Node
 from clew.errors import Conflict
 from clew.store.session import Session as Conversation
@@ -46,7 +46,7 @@ class ClewSessionRepository(Adapter, SessionRepository):
     """
 
     def __init__(self, target: Target, **options: Any) -> None:
-        check_version("strands-agents", "1.50", "2")
+        check_version("strands-agents", "1.51", "2")
         self._keyed = Keyed(target, TOOL, options)
         unchanged(self._keyed)
         self._documents = Documents(self._keyed)
@@ -128,7 +128,7 @@ class ClewSessionRepository(Adapter, SessionRepository):
 
     def read_message(self, session_id: str, agent_id: str, message_id: int, **kwargs: Any) -> SessionMessage | None:
         found = self._keyed.read(lambda unit: self._find(unit, session_id, agent_id, message_id))
-        return None if found is None else _record(found[-1])
+        return None if found is None else found[1]
 
     def update_message(self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any) -> None:
         before = self.read_message(session_id, agent_id, session_message.message_id)
@@ -150,7 +150,7 @@ class ClewSessionRepository(Adapter, SessionRepository):
         nodes = self._keyed.read(work)
         if nodes is None:
             raise SessionException(f"Agent {agent_id} in session {session_id} does not exist")
-        return [_record(node) for node in nodes[offset : None if limit is None else offset + limit]]
+        return _translator.values(nodes)[offset : None if limit is None else offset + limit]
 
     # -- inside
 
@@ -193,13 +193,14 @@ class ClewSessionRepository(Adapter, SessionRepository):
             return self._keyed.session(unit, session)
         return self._keyed.session(unit, session, agent, subagent=True)
 
-    def _find(self, unit: Unit, session: str, agent: str, number: int) -> list[Node] | None:
-        """The path to a message; if several have its number, to the last."""
+    def _find(self, unit: Unit, session: str, agent: str, number: int) -> tuple[Node, SessionMessage] | None:
+        """A message by its number; if several have it, the last one."""
         found = self._conversation(unit, session, agent)
-        nodes = [] if found is None else unit.path(found)
-        for at in range(len(nodes) - 1, -1, -1):
-            if _record(nodes[at]).message_id == number:
-                return nodes[: at + 1]
+        shown = [] if found is None else _translator.pairs(unit.path(found))
+        for one in reversed(shown):
+            for record in one.values:
+                if record.message_id == number:
+                    return one.node, record
         return None
 
     def _replace(self, unit: Unit, session: str, agent: str, message: SessionMessage, native: Native) -> bool:
@@ -207,9 +208,31 @@ class ClewSessionRepository(Adapter, SessionRepository):
         found, before = self._conversation(unit, session, agent), self._find(unit, session, agent, message.message_id)
         if found is None or before is None:
             return False
-        unit.replace(found, before[-1], [self._keyed.draft(native)])
+        unit.replace(found, before[0], [self._keyed.draft(native)])
         return True
 
 
-def _record(node: Node) -> SessionMessage:
-    return SessionMessage.from_dict(json.loads(raw_message(node)))
+def _decode(node: Node, said: Native) -> SessionMessage:
+    return SessionMessage.from_dict(json.loads(said.raw))
+
+
+def _translate(node: Node, message: Message, before: SessionMessage | None) -> list[SessionMessage]:
+    """The record of a message that Strands did not write. Its number follows the one before it."""
+    if message.role == "system":
+        raise NoForm("a system message")
+    content: list[Any] = []
+    for part in parts_of(message):
+        if isinstance(part, ToolCall):
+            content.append({"toolUse": {"toolUseId": part.id, "name": part.name, "input": part.arguments}})
+        elif isinstance(part, ToolResult):
+            status, text = "error" if part.is_error else "success", {"text": result_text(part)}
+            content.append({"toolResult": {"toolUseId": part.call_id, "status": status, "content": [text]}})
+        else:
+            content.append({"text": part.text})
+    role, now = "assistant" if message.role == "assistant" else "user", node.created_at.isoformat()
+    number = 0 if before is None else before.message_id + 1
+    data = {"message": {"role": role, "content": content}, "message_id": number, "created_at": now, "updated_at": now}
+    return [SessionMessage.from_dict(data)]
+
+
+_translator = Translator(TOOL, _decode, _translate)

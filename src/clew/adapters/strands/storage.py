@@ -52,7 +52,7 @@ class ClewStorage(Adapter, Storage):
     """
 
     def __init__(self, target: Target, **options: Any) -> None:
-        check_version("strands-agents", "1.50", "2")
+        check_version("strands-agents", "1.51", "2")
         self._keyed = Keyed(target, TOOL, options)
         unchanged(self._keyed)
         self._documents = Documents(self._keyed)

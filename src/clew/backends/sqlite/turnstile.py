@@ -162,8 +162,8 @@ class Turnstile:
         if not granted:
             self._abandon()
             raise Unavailable(
-                f"another process has held the write lock for {timeout:g} s",
-                hint="Look for a process that is stopped in the middle of a write, then make the same call again.",
+                f"another process or thread has held the write lock for {timeout:g} s",
+                hint="Look for one that is stopped in the middle of a write, then make the same call again.",
             )
         if (waited := time.monotonic() - began) > self._timing.threshold:
             self._timing.note("lock", waited)

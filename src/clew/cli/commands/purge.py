@@ -45,6 +45,7 @@ _INTERRUPTED = "Interrupted. 'clew receipts' lists what was purged; everything e
         "clew purge k3m9qa q8r2vt",
         "clew purge --trash --before 30d --dry-run",
         "clew purge --all --yes --reason workspace-reset",
+        "clew purge --label user:42 --dry-run",
         "clew purge --forget-mirror /mnt/usb/sessions",
         more="REASON is one of:\n"
         "  user-requested, retention-expired, privacy-policy-change, workspace-reset,\n"
@@ -54,6 +55,11 @@ _INTERRUPTED = "Interrupted. 'clew receipts' lists what was purged; everything e
 @click.argument("sessions", nargs=-1, metavar="[CONVERSATION...]")
 @click.option("--trash", is_flag=True, help="Purge everything in the trash.")
 @click.option("--all", "everything", is_flag=True, help="Purge all conversations, in the trash or not.")
+@click.option(
+    "--label",
+    metavar="LABEL",
+    help="Purge all conversations with this label, and what agent frameworks keep under it, such as a user's state.",
+)
 @click.option(
     "--before", callback=parse_since, metavar="TIME",
     help="With --trash or --all: only those last active, or deleted, before this date or age (2d, 3h, 15m).",
@@ -76,6 +82,7 @@ def purge(
     sessions: tuple[str, ...],
     trash: bool,
     everything: bool,
+    label: str | None,
     before: datetime | None,
     reason: Reason,
     forget_mirror: str | None,
@@ -91,23 +98,19 @@ def purge(
     that conversations were imported from do not change; those that still exist are listed.
     """
     if forget_mirror is not None:
-        if sessions or trash or everything or before is not None or dry_run:
+        if sessions or trash or everything or label is not None or before is not None or dry_run:
             raise click.UsageError("--forget-mirror cannot be combined with conversations or other options")
         _forget(os.path.abspath(forget_mirror), form)
         return
-    if bool(sessions) + trash + everything != 1:
-        raise click.UsageError("name conversations, or use --trash or --all")
-    if sessions and before is not None:
-        raise click.UsageError("--before requires --trash or --all")
+    _check_choice(bool(sessions) + (label is not None), trash + everything, before)
     if not dry_run and not yes and not can_ask():
         raise click.UsageError("a purge cannot be undone; use --yes to confirm, or --dry-run to preview")
     with open_existing() as store:
         names, gone = _split_purged(store, sessions) if sessions else (None, set[str]())
 
         def run(dry_run: bool) -> Receipt:
-            return store.sessions.purge(
-                names, trashed=trash, everything=everything, before=before, reason=reason, dry_run=dry_run
-            )
+            chosen: Any = {"trashed": trash, "everything": everything, "label": label, "before": before}
+            return store.sessions.purge(names, **chosen, reason=reason, dry_run=dry_run)
 
         would = run(dry_run=True)
         going = [describe_session(store, one) for one in would.sessions[:NAMED]]
@@ -129,6 +132,14 @@ def purge(
         for failure in receipt.failures:
             say(failure.error, "", FAILED)
     ctx.exit(_code(receipt))
+
+
+def _check_choice(named: int, all_of: int, before: datetime | None) -> None:
+    """UsageError unless there is one choice: named by conversations or a label, or all that are in some place."""
+    if named + all_of != 1:
+        raise click.UsageError("name conversations, or use --trash, --all or --label")
+    if before is not None and not all_of:
+        raise click.UsageError("--before requires --trash or --all")
 
 
 def _confirm(would: Receipt, going: list[str], files: dict[str, tuple[str, ...]]) -> bool:
