@@ -1,5 +1,5 @@
 """How large a store on a server gets: `python -m benchmarks.sizing [sessions]` measures, and prints the tables of
-docs/how-to/sizing.md.
+docs/how-to/postgresql.md.
 
 A real server is started and filled as it would be in use: many sessions are talked to at the same time, a question and
 an answer in one append. Then each table and each of its indexes is asked for its size. What a message or a session

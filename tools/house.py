@@ -78,8 +78,8 @@ LIMITS = {
 CEILINGS: dict[str, int] = {
     "lines": 92_300,
 }
-"""Measures that are still over their limit, with a number that they reached. It may only shrink; that of lines grows with
-what clew can do.
+"""Measures that are still over their limit, with a number that they reached. It may only shrink; that of lines grows
+with what clew can do.
 
 A measure below its ceiling passes, so that several changes can shrink it at once; lower the ceiling afterwards.
 """
