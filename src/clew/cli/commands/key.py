@@ -119,7 +119,7 @@ def export_recovery(ctx: click.Context, yes: bool, form: Form) -> None:
 @json_options
 @store_option
 def status(form: Form) -> None:
-    """Show whether the store is sealed, its key IDs, and the progress of a key rotation."""
+    """Show whether the store is sealed, its key IDs, and unfinished work."""
     store, _ = open_with_its_key()
     with store:
         now = store.key_status()
