@@ -152,4 +152,11 @@ def test_a_neutral_session(clew_cli, talk):
     """Messages in clew's own form can be saved, shown and restored, too."""
     id = clew_cli("snapshot", "save", talk("Hello")).out.strip()
     assert "Hello" in clew_cli("snapshot", "show", id).out
-    assert "Hello" in clew_cli("show", clew_cli("snapshot", "restore", id).out.strip()).out
+    again = clew_cli("snapshot", "restore", id).out.strip()
+    assert "Hello" in clew_cli("show", again).out
+
+
+def test_a_restored_conversation_is_named_by_its_first_prompt(native, clew_cli):
+    """So that lists do not show it as untitled."""
+    id = clew_cli("snapshot", "save", native).out.strip()
+    assert clew_cli("snapshot", "restore", id, "--json").json["title"] == "Why?"
