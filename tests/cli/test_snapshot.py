@@ -136,7 +136,9 @@ def test_usage(clew_cli, native):
     assert clew_cli("snapshot", "save", native, "--file", "-", input="{}").code == 2
     assert clew_cli("snapshot").code == 2
     assert clew_cli("append", native, input='{"text": "neutral"}').code == 0
-    assert clew_cli("snapshot", "save", native).code == 1
+    refused = clew_cli("snapshot", "save", native)
+    assert (refused.code, "for example, --to claude" in refused.err) == (1, True)
+    assert clew_cli("snapshot", "save", native, "--to", "claude").code == 0
 
 
 def test_what_is_no_message(clew_cli):

@@ -212,7 +212,7 @@ def _take(
             made = store.snapshots.take(taken, system_prompt=system_prompt)
     except clew.Invalid as error:
         if "several providers" in error.message:
-            error.hint = f"Choose one: clew snapshot save {session.handle} --to PROVIDER"
+            error.hint = f"Convert them for one of {', '.join(registry.names())}, with --to: for example, --to claude"
         raise
     if until is not None:
         delete_session(taken)
