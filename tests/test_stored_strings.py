@@ -27,7 +27,7 @@ DOTTED = {
     "clew.events", "clew.records", "clew.retention", "clew.snapshots",
     # metrics and attributes of OpenTelemetry
     "clew.purge.outcome", "clew.purge.reason", "clew.records.operation.duration", "clew.records.purged",
-    "clew.records.warnings", "clew.warning",
+    "clew.records.warnings", "clew.store", "clew.store.name", "clew.store.retries", "clew.warning",
     # the entry point of sources that other packages add
     "clew.sources",
     # the file of the default store

@@ -44,6 +44,10 @@ properties `session.handle` and `session.counters` are awaited too. `clew.aio.re
 API = """\
 Every public name, as its source has it. What a call raises is told by its docstring; the errors themselves are on
 [their own page](errors.md)."""
+ADAPTERS = """\
+Sessions of agent frameworks. Here are the constructors, and the methods that do something of their own; the other
+methods are those of the framework's interface, which its own documentation explains. Each adapter has `store`, the open
+store, and `close`, which leaves a store open that was given open. A framework needs the extra of its name."""
 KEYS = """
 generate from_file from_env from_keyring from_passphrase Passphrase check key_id key_id_text recovery from_recovery"""
 RECORDS = """
@@ -230,7 +234,7 @@ PARTS: list[tuple[str, str, list[str]]] = [
         "What the record service tells: `service.events.subscribe`.",
         [f"records/events:{name}" for name in EVENTS.split()],
     ),
-    ("clew.otel", "", ["records/otel:instrument"]),
+    ("clew.otel", "", ["records/otel:instrument", "records/otel:instrument_store"]),
     (
         "clew.agents",
         "Sessions for agent runtimes. `Sayable` is a message: clew's own, an SDK's object, or its JSON.",
@@ -334,6 +338,25 @@ PARTS: list[tuple[str, str, list[str]]] = [
         ["testing/contract:FakeClock", "testing/contract:SequentialIds", "testing/backend/__init__:BackendConformance"],
     ),
 ]
+
+
+def adapters() -> Iterator[tuple[str, str, list[str]]]:
+    """A part for each framework, with what its module says of itself, and its classes."""
+    for path in sorted((SOURCE / "adapters").iterdir()):
+        files = sorted(path.glob("*.py")) or [path]
+        trees = {file: ast.parse(file.read_text(encoding="utf-8")) for file in files if file.suffix == ".py"}
+        names = [
+            f"{file.relative_to(SOURCE).with_suffix('').as_posix()}:{node.name}"
+            for file, tree in trees.items()
+            for node in tree.body
+            if isinstance(node, ast.ClassDef) and re.match("Clew|Service$", node.name)
+        ]
+        if names:
+            about = (ast.get_docstring(trees[files[0]]) or "").partition("\n\n")[0].replace("``", "`")
+            first = f"{about} See [how to](../how-to/adapters-{path.stem}.md)."
+            yield f"clew.adapters.{path.stem}", first, names
+
+
 SHORT = {"NodeList": "list[Node]", "SessionList": "list[Session]", "QuarantinedList": "list[Quarantined]"}
 """Names that the source needs where `list` is a method, and that say less than what they stand for."""
 TYPES = """\
@@ -559,10 +582,11 @@ def _epilog(command: click.Command) -> Iterator[str]:
 
 def api_page() -> str:
     """docs/reference/api.md."""
+    parts = [*PARTS, ("clew.adapters", ADAPTERS, []), *adapters()]
     lines = [WRITTEN + "# The library", "", API, ""]
-    lines += [f"- [{title}](#{slug(title)})" for title, _, _ in PARTS]
+    lines += [f"- [{title}](#{slug(title)})" for title, _, _ in parts]
     lines += ["", "In signatures:", "", TYPES]
-    for title, first, names in PARTS:
+    for title, first, names in parts:
         lines += ["", f"## {title}", *(["", first] if first else [])]
         for name in names:
             module, _, wanted = name.partition(":")
@@ -574,7 +598,8 @@ def entry(module: str, name: str, prefix: str) -> Iterator[str]:
     """A class or function with everything public in it."""
     tree = ast.parse((SOURCE / f"{module}.py").read_text(encoding="utf-8"))
     node = next(node for node in tree.body if getattr(node, "name", None) == name and not _is_overload(node))
-    shown = name if prefix == "clew." and not _is_public(name) else prefix + name
+    adapter = module.startswith("adapters/")
+    shown = name if (prefix == "clew." and not _is_public(name)) or name == "Service" else prefix + name
     yield f"### {shown}"
     yield ""
     if isinstance(node, ast.FunctionDef):
@@ -582,19 +607,25 @@ def entry(module: str, name: str, prefix: str) -> Iterator[str]:
         yield _doc(node)
         return
     assert isinstance(node, ast.ClassDef)
+    made = next((one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"), None)
+    if adapter and made is not None:
+        yield from ("```text", signature(made).replace("__init__", name, 1).removesuffix(" -> None"), "```", "")
     yield _doc(node)
     yield from fields(node)
     if name == "BackendConformance":
         return  # its methods are the contract: tests, read where they are
     for method in node.body:
-        if not isinstance(method, ast.FunctionDef) or method.name.startswith("_") or _is_overload(method):
+        if not isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if method.name.startswith("_") or _is_overload(method) or (adapter and not _doc(method)):
             continue
         yield ""
         if _is_property(method):
             returns = f": {_type(method.returns)}" if method.returns else ""
             yield f"- `.{method.name}{returns}`  "
         else:
-            yield f"- `.{signature(method, bare=True)}`  "
+            kind = "async " if isinstance(method, ast.AsyncFunctionDef) else ""
+            yield f"- `{kind}.{signature(method, bare=True)}`  "
         yield from ("  " + line if line else "" for line in _doc(method).split("\n"))
 
 
@@ -614,7 +645,7 @@ def fields(node: ast.ClassDef) -> Iterator[str]:
         yield from ("", "| field | |", "|---|---|", *rows)
 
 
-def signature(node: ast.FunctionDef, *, bare: bool = False) -> str:
+def signature(node: ast.FunctionDef | ast.AsyncFunctionDef, *, bare: bool = False) -> str:
     """A signature in one line, or one argument per line where it is long."""
     args = re.sub(r"\bself(, )?", "", ast.unparse(node.args), count=1)
     args = args.replace("UNSET", "…").replace("lambda: ", "")
@@ -626,7 +657,7 @@ def signature(node: ast.FunctionDef, *, bare: bool = False) -> str:
     return f"{node.name}(\n" + "".join(f"    {part},\n" for part in parts) + f"){returns}"
 
 
-def _doc(node: ast.FunctionDef | ast.ClassDef) -> str:
+def _doc(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> str:
     return (ast.get_docstring(node) or "").replace("``", "`")
 
 
@@ -635,7 +666,7 @@ def _type(node: ast.expr) -> str:
     return SHORT.get(text, text)
 
 
-def _is_property(node: ast.FunctionDef) -> bool:
+def _is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     return any(ast.unparse(mark) in ("property", "cached_property") for mark in node.decorator_list)
 
 

@@ -116,6 +116,20 @@ def test_work_that_was_cut_short(
     assert states(clew_cli)["key"] == "wrong"
 
 
+def test_quick_answers_a_readiness_probe(clew_cli: Run, talk: Callable[..., str], db: str, tmp_path: Path) -> None:
+    """One line or one value, without the other checks; the exit code of opening if the store cannot be read."""
+    talk("a")
+    os.chmod(db, 0o644)  # a whole check would say so
+    done = clew_cli("doctor", "--quick")
+    assert (done.code, done.err, done.out.count("\n"), " answered in " in done.out) == (0, "", 1, True)
+    (one,) = clew_cli("doctor", "--quick", "--json").json
+    assert (one["name"], one["state"]) == ("store", "ok")
+    clew.open(tmp_path / "sealed.db", key=b"k" * 32).close()
+    for name, code in (("none", 3), ("sealed", 6)):
+        done = clew_cli("doctor", "--quick", "--db", str(tmp_path / f"{name}.db"), "--json")
+        assert (done.code, done.err, [one["state"] for one in done.json]) == (code, "", ["wrong"])
+
+
 def test_which_sqlite_has_the_wal_reset_bug() -> None:
     """Versions before 3.51.3, but for two older lines that have the fix."""
     bad = [(3, 37, 0), (3, 40, 1), (3, 44, 5), (3, 45, 0), (3, 50, 6), (3, 51, 2)]

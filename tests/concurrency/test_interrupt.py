@@ -19,6 +19,7 @@ from clew.backends.sqlite import SQLiteBackend, group_commit
 from clew.backends.sqlite.group_commit import Committer
 from clew.backends.sqlite.tx import SQLiteTx
 from clew.backends.sqlite.writer import Writer
+from clew.backends.timing import Timing
 from clew.errors import Unavailable
 from clew.store.nodes import NewNode
 from clew.store.parts import Parts
@@ -202,7 +203,7 @@ def test_an_interrupted_leader_tells_nobody_that_another_message_is_theirs(tmp_p
 def test_a_lead_that_nobody_hands_on_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread that was interrupted with the lead, and does other things since, keeps nobody waiting for ever."""
     monkeypatch.setattr(group_commit, "LEADER_CHECK", 0.05)
-    committer = Committer(_finish)
+    committer = Committer(_finish, Timing("a store"))
 
     def interrupted() -> None:
         assert committer.take_lead()  # and is gone, without a word

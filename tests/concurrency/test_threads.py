@@ -18,6 +18,7 @@ import clew
 from clew.backends import Job
 from clew.backends.sqlite import SQLiteBackend, group_commit
 from clew.backends.sqlite.group_commit import Committer
+from clew.backends.timing import Timing
 from clew.errors import Closed, Conflict, NotFound
 from clew.store.parts import Parts
 from clew.store.session import delete_session
@@ -160,7 +161,7 @@ def test_a_leader_interrupted_at_once_leaves_nobody_without_an_answer() -> None:
     def interrupted(jobs: object) -> None:
         raise KeyboardInterrupt
 
-    committer = Committer(interrupted)
+    committer = Committer(interrupted, Timing("a store"))
     job = Job(lambda tx: None)
     with pytest.raises(KeyboardInterrupt):
         committer.run((job,))
@@ -237,7 +238,7 @@ def _share_a_commit(second: Callable[[Callable[[], None]], None], *, signalled: 
         for job in jobs:
             job.finish(None)
 
-    committer = Committer(transact)
+    committer = Committer(transact, Timing("a store"))
 
     def call() -> None:
         job = Job(lambda tx: None)

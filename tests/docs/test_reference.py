@@ -43,6 +43,21 @@ def test_an_undocumented_command_is_told(docs: dict[str, Any]) -> None:
     assert list(docs["undocumented"]({"cli.md": text})) == ["clew fork has no section, or no example"]
 
 
+def test_the_adapters_are_in_the_reference(docs: dict[str, Any]) -> None:
+    """Each class that an adapter exports, with its constructor and the methods that are explained, async ones too."""
+    page = docs["api_page"]()
+    modules = [*(ROOT / "src/clew/adapters").glob("*.py"), *(ROOT / "src/clew/adapters").glob("*/__init__.py")]
+    exported = {
+        f"clew.adapters.{module.parent.name if module.stem == '__init__' else module.stem}.{name}"
+        for module in modules
+        for name in re.findall(r"\bClew[A-Z]\w+", module.read_text(encoding="utf-8"))
+    }
+    assert len(exported) >= 16
+    assert {name for name in exported if f"### {name}\n" not in page} == set()
+    assert "ClewSaver(target: Target, *, serde: SerializerProtocol | None=None, **options: Any)" in page
+    assert "- `async .purge(" in page
+
+
 def test_a_broken_link_is_told(docs: dict[str, Any], tmp_path: Path) -> None:
     """A link to a file or a heading that is not there is named; code and links out of the project are passed over."""
     page = tmp_path / "page.md"

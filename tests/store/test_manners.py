@@ -121,3 +121,18 @@ def test_a_session_by_the_callers_own_key(tmp_path: Path) -> None:
         for wrong in ((), (5,), (("app", "alice"),)):
             with pytest.raises(Invalid):
                 store.sessions.open(*wrong)
+
+
+@pytest.mark.parametrize("key", [None, b"k" * 32])
+def test_ping_reads_the_store(path: Path, key: bytes | None) -> None:
+    """It returns if the store can be read, also inside a transaction, and raises what a read raises."""
+    with clew.open(path, key=key) as store:
+        before = path.read_bytes()
+        store.ping()
+        assert path.read_bytes() == before
+        with store.transaction():
+            store.ping()
+    with pytest.raises(clew.Closed):
+        store.ping()
+    with clew.open(":memory:") as memory:
+        memory.ping()

@@ -81,6 +81,12 @@ class Snapshots(Proxy, of=snapshots.Snapshots):
 class Store(Proxy, of=store.Store):
     """A store."""
 
+    @property
+    def sync(self) -> store.Store:
+        """The store itself, for functions that take one, such as `clew.otel.instrument_store`."""
+        found: store.Store = self._sync
+        return found
+
     def transaction(self) -> AbstractAsyncContextManager[None]:
         """Runs several calls of this task in one transaction: all or none take effect. Other writers wait."""
         return self._threads.transaction()

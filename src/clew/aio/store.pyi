@@ -466,6 +466,9 @@ class Store(Proxy, of=store.Store):
     """A store."""
 
     _sync: store.Store
+    @property
+    def sync(self) -> store.Store:
+        """The store itself, for functions that take one, such as `clew.otel.instrument_store`."""
     def transaction(self) -> AbstractAsyncContextManager[None]:
         """Runs several calls of this task in one transaction: all or none take effect. Other writers wait."""
     async def close(self) -> None:
@@ -514,6 +517,8 @@ class Store(Proxy, of=store.Store):
         """Messages that contain all the words, best match first. No query is a syntax error."""
     async def verify(self, *, since: str | None = None, progress: _Progress | None = None) -> Report:
         """Reads and checks everything: bodies, tree, refs, blobs, log, search index. Reports what is damaged."""
+    async def ping(self) -> None:
+        """Reads one row: for probes that ask if the store can be reached and read. Raises what any read raises."""
     async def head(self) -> str:
         """A short text, without content, that identifies the present state. Keep it elsewhere, for `verify`."""
     async def backup(self, path: str | os.PathLike[str], *, progress: _Progress | None = None) -> Backup:
@@ -580,7 +585,7 @@ class Store(Proxy, of=store.Store):
         """True if it was opened with redaction rules."""
     @property
     def file(self) -> str | None:
-        """The path of its file; None in memory, on a server, and for a file with several names."""
+        """The path of its file; None in memory, on a server, read-only, and for a file with several names."""
     @property
     def unencrypted(self) -> bool:
         """True if it is on a server on another host, and a connection has no TLS."""

@@ -39,6 +39,7 @@ from clew.backends.rows import (
     Table,
     creation_counter,
 )
+from clew.backends.timing import Resources, Timing
 from clew.errors import Unavailable
 
 __all__ = [
@@ -78,6 +79,7 @@ __all__ = [
     "QuarantineRow",
     "Reader",
     "RefRow",
+    "Resources",
     "RunRow",
     "State",
     "Table",
@@ -549,6 +551,9 @@ class BackendOptions(NamedTuple):
     """Used only for files."""
     pool_size: int = 8
     """Used only for servers."""
+    read_only: bool = False
+    """Only for files, like `immutable`."""
+    immutable: bool = False
 
 
 class Backup(NamedTuple):
@@ -693,11 +698,16 @@ class Backend(Maintenance, Protocol):
 
     @property
     def file(self) -> str | None:
-        """The path of the store's file, next to which clew may create others; None in memory or on a server."""
+        """The path of the store's file, next to which clew may create others; None in memory or on a server, and for a
+        file that was opened read-only.
+        """
 
     @property
     def unencrypted(self) -> bool:
         """True if the store is on another host, and a connection has no TLS."""
+
+    timing: Timing
+    """Gets how long this process waits for the lock and for connections, and how long commits take."""
 
     on_epoch: Callable[[Tx], object]
     """Called when a write finds that a new epoch has begun since this process last read it. The backend rolls that
@@ -744,6 +754,10 @@ class Backend(Maintenance, Protocol):
 
     def refresh_epoch(self) -> None:
         """Reads the epoch again. SchemaTooNew or an error of `on_epoch` if this process can no longer use the store."""
+
+    def usage(self) -> Resources:
+        """The size of the store, and the connections in use."""
+        ...
 
     def settled_ord(self) -> int:
         """The current highest number of a node. No later commit adds a node with this number or a lower one."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from clew.backends import Backend, BackendOptions, Tx
 from clew.base.loading import loading
+from clew.errors import Invalid
 
 if TYPE_CHECKING:
     from clew.backends.sqlite.fts import FtsIndex
@@ -20,8 +21,10 @@ def open_backend(name: str, options: BackendOptions, check_older: Callable[[Tx],
 
     Calls `check_older`, which may raise, before it migrates a store of an older format.
     """
-    durability, timeout, create, network, pool_size = options
+    durability, timeout, create, network, pool_size, read_only, immutable = options
     if name.startswith(SERVERS):
+        if read_only:
+            raise Invalid("read_only is for files", hint="Open the server with a role that may only read.")
         with loading:
             from clew.backends.postgres import PostgresBackend
 
@@ -32,8 +35,9 @@ def open_backend(name: str, options: BackendOptions, check_older: Callable[[Tx],
         from clew.backends.sqlite import SQLiteBackend
 
     return SQLiteBackend(
-        name, durability=durability, timeout=timeout, create=create, network=network, check_older=check_older
-    )
+        name, durability=durability, timeout=timeout, create=create, network=network, check_older=check_older,
+        read_only=read_only, immutable=immutable,
+    )  # fmt: skip
 
 
 def open_search_index(file: str | None, store_id: bytes, in_memory: Callable[[], bool]) -> FtsIndex:

@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from clew.backends import Backend, HeadState, Job, Loader, Move, NodeRow, Partitions, State, Tenants, Tx, Words
+from clew.backends.timing import Timing
 from clew.errors import Closed, Invalid, SchemaTooNew, Unavailable
 
 TxT = TypeVar("TxT")
@@ -44,6 +45,7 @@ class OpenBackend(ABC, Generic[TxT]):
 
     def __init__(self) -> None:
         self.on_epoch: Callable[[Tx], object] = lambda tx: None
+        self.timing = Timing(self.path)
         self._local = ThreadState()
         self._closed = False
         self._forks_at_open = OpenBackend._forks

@@ -1,6 +1,7 @@
 """Sends events as OpenTelemetry spans and metrics, named by its conventions for generative AI. Sends no content.
 
     stop = clew.otel.instrument(service.events)
+    stop = clew.otel.instrument_store(store)
 
 Needs only opentelemetry-api. The application's SDK decides where spans and metrics go.
 """
@@ -8,8 +9,10 @@ Needs only opentelemetry-api. The application's SDK decides where spans and metr
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from weakref import ref
 
-from clew.errors import install_hint
+from clew.errors import ClewError, install_hint
 
 try:
     from opentelemetry import metrics, trace
@@ -18,6 +21,7 @@ except ImportError as error:  # the core does without it
 
 from clew.records import events
 from clew.records.events import Events, RecordEvent
+from clew.store.store import Store, timing_of, usage_of
 
 NAME = "clew"
 
@@ -30,6 +34,75 @@ def instrument(
 ) -> Callable[[], None]:
     """Records spans and metrics, with the global providers by default. Returns a function that stops it."""
     return bus.subscribe(Telemetry(tracer_provider, meter_provider))
+
+
+def instrument_store(
+    store: Store, *, name: str | None = None, meter_provider: metrics.MeterProvider | None = None
+) -> Callable[[], None]:
+    """Records metrics of an open store, with the global provider by default. Returns a function that stops it.
+
+    `name` becomes the attribute "clew.store.name" of each, to tell several stores of a process apart.
+    """
+    return StoreTelemetry(store, name, meter_provider).start()
+
+
+class StoreTelemetry:
+    """Turns what a store waits for into metrics. Reads its size and its connections when the metrics are collected."""
+
+    def __init__(self, store: Store, name: str | None, meter_provider: metrics.MeterProvider | None) -> None:
+        self._store = ref(store)
+        self._timing = timing_of(store)
+        self._about = {} if name is None else {"clew.store.name": name}
+        self._stopped = False
+        meter = metrics.get_meter(NAME, meter_provider=meter_provider)
+
+        def histogram(name: str, description: str) -> metrics.Histogram:
+            return meter.create_histogram(f"clew.store.{name}", unit="s", description=description)
+
+        self._seconds = {
+            "lock": histogram("lock.wait", "How long writes wait for the lock, if it is not free."),
+            "connection": histogram("connection.wait", "How long calls wait for a connection to the server."),
+            "commit": histogram("commit.duration", "How long commits take."),
+            "unit": histogram("unit.duration", "How long units of work take, with all waits."),
+        }
+        self._retries = meter.create_counter(
+            "clew.store.retries", unit="{retry}", description="Commits that failed, broken connections, lost races."
+        )
+        for field, unit, description in (
+            ("size", "By", "Size of the store's files, or of its tables on the server."),
+            ("connections", "{connection}", "Connections to the server that threads use."),
+            ("pool_size", "{connection}", "Maximum number of connections to the server."),
+        ):
+            meter.create_observable_gauge(
+                f"clew.store.{field}", [partial(self._read, field)], unit=unit, description=description
+            )
+
+    def start(self) -> Callable[[], None]:
+        """Begins to record. Returns a function that stops it."""
+        end = self._timing.observe(self)
+
+        def stop() -> None:
+            self._stopped = True
+            end()
+
+        return stop
+
+    def __call__(self, what: str, seconds: float) -> None:
+        """Handles one wait, commit or retry."""
+        if what == "retry":
+            self._retries.add(1, self._about)
+        else:
+            self._seconds[what].record(seconds, self._about)
+
+    def _read(self, field: str, options: metrics.CallbackOptions) -> list[metrics.Observation]:
+        store = None if self._stopped else self._store()
+        if store is None:
+            return []
+        try:
+            value = getattr(usage_of(store), field)
+        except ClewError:  # closed, or the server cannot be reached
+            return []
+        return [] if value is None else [metrics.Observation(value, self._about)]
 
 
 class Telemetry:

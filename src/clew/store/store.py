@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
 from functools import cached_property
+from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, overload
 
 from msgspec.json import encode
@@ -27,8 +28,9 @@ from clew.store.sessions import Sessions
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from clew.backends import Backup
+    from clew.backends import Backup, Resources
     from clew.backends.fts_tables import Mode
+    from clew.backends.timing import Timing
     from clew.base.buckets import Bucket
     from clew.base.messages import AnyMessage, Message, Role
     from clew.engine.audit import Audit
@@ -60,6 +62,8 @@ def open(
     create: bool = True,
     network: bool = False,
     pool_size: int = 8,
+    read_only: bool = False,
+    immutable: bool = False,
     workspace: str = "",
     audit: bool = False,
     actor: str | None = None,
@@ -82,6 +86,9 @@ def open(
     `timeout`: how many seconds a write waits for other writers, and any call for an unreachable server.
     `create`: if False, the store must exist. `network`: allows a file on a network file system. `pool_size`: the
     maximum number of connections to a server.
+    `read_only`: for a file: writes raise ReadOnly, and the search index is in memory. `immutable`, with it: no program
+    writes to the file while it is open, as in an image or on a read-only disk. clew then needs no locks and creates no
+    files. If a program does write to it, reads are wrong.
     `workspace`: separates the sessions of several tenants.
     `audit`: records all events of sessions in the audit log, not only deletions, holds and key changes; `actor` is the
     name recorded with each.
@@ -90,7 +97,8 @@ def open(
     `tidy`: if a purge could not clear all traces because of readers, clears them after a write or on close.
     `clock` (microseconds since 1970) and `ids` are for tests.
     """
-    backend = BackendOptions(durability, timeout, create, network, pool_size)
+    create, tidy = create and not read_only, tidy and not read_only
+    backend = BackendOptions(durability, timeout, create, network, pool_size, read_only, immutable)
     options = Options(backend, key, blobs, workspace, audit, actor, max_body, redact, tidy, clock, ids)
     return open_store(path, options)
 
@@ -245,6 +253,10 @@ class Store:
 
         return verify(self._engine, since=since, progress=progress, checks=[self._parts.search.check])
 
+    def ping(self) -> None:
+        """Reads one row: for probes that ask if the store can be reached and read. Raises what any read raises."""
+        self._engine.read(lambda tx: tx.state(), single=True)
+
     def head(self) -> str:
         """A short text, without content, that identifies the present state. Keep it elsewhere, for `verify`."""
         with loading:
@@ -359,7 +371,13 @@ class Store:
         with loading:
             from clew.store import unit
 
-        return unit.write(self._parts, work)
+        began = monotonic()
+        try:
+            return unit.write(self._parts, work)
+        finally:
+            timing = self._engine.backend.timing
+            if (took := monotonic() - began) > timing.threshold:
+                timing.note("unit", took)
 
     def read(self, work: Callable[[Unit], T], *, single: bool = False) -> T:
         """Calls `work`, which must not write, with a unit on a snapshot of the store.
@@ -457,7 +475,7 @@ class Store:
 
     @property
     def file(self) -> str | None:
-        """The path of its file; None in memory, on a server, and for a file with several names."""
+        """The path of its file; None in memory, on a server, read-only, and for a file with several names."""
         return self._engine.backend.file
 
     @property
@@ -520,6 +538,16 @@ def after_transaction(store: Store, what: Hashable, step: Callable[[], object]) 
     For modules of clew.
     """
     Parts.of(store).engine.rollback_steps.after(what, step)
+
+
+def timing_of(store: Store) -> Timing:
+    """The times of a store. For modules of clew."""
+    return Parts.of(store).engine.backend.timing
+
+
+def usage_of(store: Store) -> Resources:
+    """The size of a store, and the connections in use. For modules of clew."""
+    return Parts.of(store).engine.backend.usage()
 
 
 def mirrors_of(store: Store) -> Mirrors:
@@ -592,6 +620,12 @@ def check_options(options: Options) -> None:
     timeout = options.backend.timeout
     if not isinstance(timeout, int | float) or not 0 <= timeout <= LONGEST_WAIT:
         raise Invalid(f"a timeout is a number of seconds, at most {LONGEST_WAIT:,}")
+    if options.backend.immutable and not options.backend.read_only:
+        raise Invalid(
+            "immutable=True needs read_only=True", hint="immutable means that no program writes to the file meanwhile."
+        )
+    if options.audit and options.backend.read_only:
+        raise Invalid("the audit log cannot record events of a store that is read-only", hint="Leave out audit=True.")
     whole_number("max_body", options.max_body, 1)
     whole_number("pool_size", options.backend.pool_size, 2)
     if key is not None:

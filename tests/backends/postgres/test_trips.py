@@ -22,8 +22,10 @@ def test_one_round_trip(url: str) -> None:
             session.append(clew.user("30"))
         with counted(conn) as read:
             nodes = session.path(last=20)
+        with counted(conn) as pinged:
+            store.ping()
         assert [node.text for node in nodes] == [str(number) for number in range(11, 31)]
-        assert (bare, appended, read) == ([1], [1], [1])
+        assert (bare, appended, read, pinged) == ([1], [1], [1], [1])
         with counted(conn) as renamed:
             session.rename("a turn takes more")
         assert renamed[0] > 1

@@ -21,7 +21,7 @@ try:
 except ImportError:  # the core does without it
     raise MissingPackage("a store on PostgreSQL needs psycopg", "clew[postgres]") from None
 
-from clew.backends import Backup, Call, Durability, Job, Progress, Tail, Tx
+from clew.backends import Backup, Call, Durability, Job, Progress, Resources, Tail, Tx
 from clew.backends.listeners import Watching
 from clew.backends.postgres import partitions, tenants
 from clew.backends.postgres.appends import Appends
@@ -66,7 +66,9 @@ class PostgresBackend(OpenBackend[PostgresTx]):
         self.path, self._schema = target.name, target.schema
         super().__init__()
         self._translate_errors = TranslateErrors(self.path)
-        self._connections = Connections(target, size=pool_size, timeout=timeout, relaxed=durability == "relaxed")
+        self._connections = Connections(
+            target, self.timing, size=pool_size, timeout=timeout, relaxed=durability == "relaxed"
+        )
         self._watching = Watching(lambda: ServerListener(self._connections.connect, self.path), patience=timeout)
         self._turns = Turns(self._connections, self.path, self.refresh_epoch)
         self._appends = Appends(self._turns, lambda ref: self.read(lambda tx: tx.head_state(ref), single=True))
@@ -166,6 +168,7 @@ class PostgresBackend(OpenBackend[PostgresTx]):
                 result, append = self._appends.prepare(work, stale)
                 if append is None or self._appends.send(append):
                     return result
+                self.timing.note("retry")
                 stale.add(append.ref)
             except NeedsLock:
                 break
@@ -225,6 +228,10 @@ class PostgresBackend(OpenBackend[PostgresTx]):
 
     def make_room(self) -> None:
         """Does nothing: clew does not manage the disk of the server."""
+
+    def usage(self) -> Resources:
+        (size,) = self.read(lambda tx: cast(PostgresTx, tx).conn.execute(SQL["size"]).fetchone() or (None,))
+        return Resources(size, *self._connections.in_use())
 
     def settled_ord(self) -> int:
         with self._translate_errors, self._connections.take() as conn:

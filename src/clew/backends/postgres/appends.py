@@ -64,7 +64,7 @@ class Appends:
         turns, first = self._turns, appends[0]
         one = len(appends) == len(first.rows) == 1
         values = (*first.bounds(), *first.rows[0]) if one else columns(appends)
-        with turns.translate_errors, turns.connections.take() as conn:
+        with turns.translate_errors, turns.connections.take(commits=True) as conn:
             try:
                 answer = conn.shared_cursor.execute(_EXTEND if one else _EXTEND_ALL, (turns.store, *values)).fetchone()
             except (psycopg.errors.UniqueViolation, psycopg.errors.DeadlockDetected):

@@ -22,6 +22,7 @@ from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
 from clew.backends.postgres.errors import is_temporary, translate
 from clew.backends.process import forks
+from clew.backends.timing import Timed, Timing
 from clew.errors import Invalid, Unavailable
 
 _INT8, _INT8_ARRAY = 20, 1016
@@ -97,6 +98,18 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     shared_cursor: Cursor
     forks_when_made: int
     """The number of forks before it was opened: see `inherited`."""
+    timing: Timing
+
+    def note(self, what: Timed, began: float) -> None:
+        """Notes the time since `began`."""
+        if (took := time.monotonic() - began) > self.timing.threshold:
+            self.timing.note(what, took)
+
+    def commit_write(self, sql: bytes) -> None:
+        """Runs the statement that ends a write transaction."""
+        began = time.monotonic()
+        self.execute(sql, prepare=False)
+        self.note("commit", began)
 
     @property
     def inherited(self) -> bool:
@@ -162,8 +175,9 @@ class Connections:
     so detects late that a server is available again.
     """
 
-    def __init__(self, target: Target, *, size: int, timeout: float, relaxed: bool) -> None:
+    def __init__(self, target: Target, timing: Timing, *, size: int, timeout: float, relaxed: bool) -> None:
         self._target = target
+        self._timing = timing
         self._size = size
         self._timeout = timeout
         self._settings = {
@@ -189,6 +203,7 @@ class Connections:
         """Opens a connection, which the caller closes. Waits up to `seconds` for each host, by default the timeout."""
         conn = Connection.connect(self._target.conninfo, **self._options(self._timeout if seconds is None else seconds))
         conn.forks_when_made = forks()
+        conn.timing = self._timing
         try:
             if is_unencrypted(conn) and not self.unencrypted:
                 self.unencrypted = True
@@ -211,9 +226,16 @@ class Connections:
             time.sleep(pause)
             pause = min(2 * pause, 0.5)
 
-    def take(self) -> Lease:
-        """A connection as a context manager. Unavailable if none becomes free within the timeout."""
-        return Lease(self)
+    def take(self, *, commits: bool = False) -> Lease:
+        """A connection as a context manager. Unavailable if none becomes free within the timeout.
+
+        `commits` means that the caller runs one statement on it, which is a commit.
+        """
+        return Lease(self, commits=commits)
+
+    def in_use(self) -> tuple[int, int]:
+        """The number of connections that threads use, and of those that they may use."""
+        return self._size - self._slots.qsize(), self._size
 
     @contextmanager
     def without_timeout(self, conn: Connection) -> Iterator[None]:
@@ -227,6 +249,8 @@ class Connections:
 
     def check(self) -> None:
         """Closes the idle connections: if one has broken, others probably have, too."""
+        if not self._closed:
+            self._timing.note("retry")
         with suppress(IndexError):  # another thread may take the last one
             while True:
                 self._idle.pop()[0].close()
@@ -242,6 +266,7 @@ class Connections:
         first = not held
         had = len(held)
         slot: list[None] = []
+        began = time.monotonic()
         try:
             if first:
                 # One call gets the slot and stores it: an interrupt in between would lose the slot forever.
@@ -249,6 +274,7 @@ class Connections:
             conn, made = self._pop_idle() or (self.connect_patiently(), time.monotonic())
             lent = LentConnection(conn, made, first)
             held.append(conn)
+            conn.note("connection", began)
         except Empty:
             raise Unavailable(
                 f"all {self._size} connections to {self._target.name} are in use,"
@@ -322,17 +348,21 @@ class Connections:
 class Lease:
     """See `Connections.take`. Faster than `contextlib.contextmanager`; every append uses it."""
 
-    __slots__ = ("_lent", "_of")
+    __slots__ = ("_began", "_commits", "_lent", "_of")
 
-    def __init__(self, of: Connections) -> None:
+    def __init__(self, of: Connections, *, commits: bool) -> None:
         self._of = of
+        self._commits = commits
 
     def __enter__(self) -> Connection:
         self._lent = self._of.lend()
+        self._began = time.monotonic()
         return self._lent.conn
 
     def __exit__(self, *raised: object) -> None:
         self._of.give_back(self._lent)
+        if self._commits:
+            self._lent.conn.note("commit", self._began)
 
 
 def is_unencrypted(conn: Connection) -> bool:

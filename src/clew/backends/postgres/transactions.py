@@ -77,7 +77,7 @@ class Turns:
             try:
                 # If the work found its rows stored already, these may not have reached a standby, after a restart of
                 # the server. Only a commit with changes waits for standbys, for itself and all commits before it.
-                conn.execute(SQL["commit_write"], prepare=False)
+                conn.commit_write(SQL["commit_write"])
             except psycopg.Error as error:
                 if is_lost(conn, error):
                     raise self.lost_error(error, at_commit=True) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -94,11 +95,13 @@ class PostgresTx(SqlTx):
 
     def begin(self) -> int:
         """Waits for the lock, begins a write transaction, and returns the number of the epoch."""
+        began = time.monotonic()
         # Sent in one message; each statement sees everything that was committed before the previous one ended.
         cursor = self.conn.execute(SQL["begin_write"] % self.store, prepare=False)
         while cursor.nextset():
             pass
         (self.epoch,) = cursor.fetchone() or (0,)
+        self.conn.note("lock", began)
         return self.epoch
 
     def owns_store(self) -> bool:

@@ -183,6 +183,10 @@ WHERE f.workspace = ? AND f.kind = ? AND f.key = ? ORDER BY n.pos DESC
 -- name: settled
 BEGIN; SET LOCAL lock_timeout = 500; SELECT pg_advisory_xact_lock(%d); SELECT coalesce(max(ord), 0) FROM nodes
 
+-- name: size
+SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class
+WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'
+
 -- name: search_edge
 SELECT coalesce(max(ord), 0) FROM search_edge WHERE workspace = ? AND mode = ?
 

@@ -8,7 +8,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
-from clew.backends import Backup, Call, Durability, EpochChanged, HeadState, Job, Move, NodeRow, Progress, Tail, Tx
+from clew.backends import (
+    Backup,
+    Call,
+    Durability,
+    EpochChanged,
+    HeadState,
+    Job,
+    Move,
+    NodeRow,
+    Progress,
+    Resources,
+    Tail,
+    Tx,
+)
 from clew.backends.listeners import ChangeListener, Watching
 from clew.backends.problems import ODD
 from clew.backends.process import OpenBackend
@@ -28,7 +41,7 @@ from clew.backends.sqlite.connection import (
     translate_os,
 )
 from clew.backends.sqlite.group_commit import Batches, Committer
-from clew.backends.sqlite.one_name import OpenFiles, check_mount, check_new, check_unshared, resolve
+from clew.backends.sqlite.one_name import OpenFiles, check_complete, check_mount, check_new, check_unshared, resolve
 from clew.backends.sqlite.reserve import SLICE
 from clew.backends.sqlite.schema import check_schema
 from clew.backends.sqlite.tx import SQLiteTx
@@ -109,6 +122,8 @@ class Opener:
         readers: Readers,
         writer: Writer,
         timeout: float,
+        *,
+        immutable: bool,
     ) -> None:
         self.one_name = True
         """False if the file has several names (hard links)."""
@@ -117,6 +132,7 @@ class Opener:
         self._readers = readers
         self._writer = writer
         self._timeout = timeout
+        self._immutable = immutable
 
     def create_in_memory(self, copy_of: SQLiteBackend | None) -> None:
         """Creates a store without a file: empty, or a copy of another store."""
@@ -131,16 +147,24 @@ class Opener:
         """Opens the file; with `create`, creates it if it is missing or empty. Otherwise NotFound. Forbidden."""
         if os.path.isdir(self._path):
             raise Invalid(f"{self._path} is a folder", hint="Name a file in it.")
-        check_mount(self._path, network=network)
+        if self._immutable:
+            check_complete(self._path)
+        else:
+            check_mount(self._path, network=network)
         connection.close_inherited()
         found = 0
         if exists(self._path):
-            self.one_name = check_unshared(self._path, self._timeout)
+            # Nothing changes an immutable file, under whatever name.
+            self.one_name = self._immutable or check_unshared(self._path, self._timeout)
             found = self._check_format(check_older) if os.path.getsize(self._path) else 0
         if found == FORMAT:
             return
         if not create and not found:
             raise NotFound("store", self._path, hint="Check the path.")
+        if self._writer.read_only:
+            raise ReadOnly(
+                f"{self._path} has format {found}", hint="Open it once without read_only, which migrates it."
+            )
         self.create_or_migrate()
 
     def _check_format(self, check_older: Callable[[Tx], object]) -> int:
@@ -213,6 +237,8 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
         network: bool = False,
         check_older: Callable[[Tx], object] = lambda tx: None,
         copy_of: SQLiteBackend | None = None,
+        read_only: bool = False,
+        immutable: bool = False,
     ) -> None:
         """Calls `check_older`, which may raise, before it migrates a store of an older format.
 
@@ -231,12 +257,13 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
         self._held = None if self.memory else StoreFiles(path)  # before SQLite locks the file
         self._durability = durability
         self._timeout = timeout
+        self._immutable = immutable
         super().__init__()
         self._readers = Readers(lambda: self._connect("ro"), path)
-        self.writer = Writer(path, lambda: self._connect("rw"), timeout)
-        self._opener = Opener(path, self._connect, self._readers, self.writer, timeout)
+        self.writer = Writer(path, lambda: self._connect("rw"), timeout, self.timing, read_only=read_only)
+        self._opener = Opener(path, self._connect, self._readers, self.writer, timeout, immutable=immutable)
         self._batches = Batches(self.writer, self._local, self.refresh_epoch)
-        self._committer = Committer(self._batches.transact)
+        self._committer = Committer(self._batches.transact, self.timing)
         self._watching = Watching(self._make_listener, patience=timeout)
         self.writer.on_commit = self._watching.notify_commit
         try:
@@ -246,7 +273,8 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
                 else:
                     self._opener.open(check_older, create=create, network=network)
                 self.refresh_epoch()
-                self.writer.files = None if self.memory else OpenFiles(path, one_name=self._opener.one_name)
+                if not (self.memory or read_only):
+                    self.writer.files = OpenFiles(path, one_name=self._opener.one_name)
                 self.writer.store_id = self.read(lambda tx: tx.header("store_id"))
             if self._held is not None:
                 self._held.note()
@@ -262,7 +290,7 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
 
     @property
     def file(self) -> str | None:
-        return self.path if self._opener.one_name and not self.memory else None
+        return self.path if self._opener.one_name and not (self.memory or self.writer.read_only) else None
 
     @property
     def unencrypted(self) -> bool:
@@ -409,7 +437,7 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
             self._committer.leave()
 
     def allow_changes(self) -> None:
-        if self.memory or os.path.exists(f"{self.path}-wal"):
+        if self.memory or self.writer.read_only or os.path.exists(f"{self.path}-wal"):
             return
         with suppress(ReadOnly), self._translate_errors():  # another program has disabled WAL mode
             self._opener.create_or_migrate()
@@ -441,6 +469,11 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
                 self._held.release()
         finally:
             self._committer.leave()
+
+    def usage(self) -> Resources:
+        names = () if self.memory else (self.path, f"{self.path}-wal")
+        sizes = [os.stat(name).st_size for name in names if exists(name)]
+        return Resources(sum(sizes) if sizes else None, None, None)
 
     def settled_ord(self) -> int:
         return self.read(lambda tx: tx.maintenance.growth(0).last, single=True)
@@ -529,7 +562,7 @@ class SQLiteBackend(OpenBackend[SQLiteTx]):
         return writer, at_work, self._readers.idle()
 
     def _connect(self, mode: Literal["ro", "rw"]) -> sqlite3.Connection:
-        return connect(self.path, mode, durability=self._durability, timeout=self._timeout)
+        return connect(self.path, mode, durability=self._durability, timeout=self._timeout, immutable=self._immutable)
 
     def _make_listener(self) -> ChangeListener:
         with loading:

@@ -47,11 +47,13 @@ _PAGE = 65536
 _RAISE = "Raise the limit (ulimit -f), then make the same call again; the store stays usable."
 
 
-def connect(path: str, mode: Literal["ro", "rw"], *, durability: Durability, timeout: float) -> sqlite3.Connection:
+def connect(
+    path: str, mode: Literal["ro", "rw"], *, durability: Durability, timeout: float, immutable: bool = False
+) -> sqlite3.Connection:
     """Opens a connection in autocommit mode and configures it. Writes nothing. `path` may be one of `NO_FILE`."""
     memory = path in NO_FILE
     conn = sqlite3.connect(
-        path if memory else uri(path, mode),
+        path if memory else uri(path, mode) + "&immutable=1" * immutable,
         timeout=timeout,
         isolation_level=None,
         check_same_thread=False,
@@ -181,7 +183,10 @@ def _size_limit(path: str) -> int:
 
 def _read_only_folder(path: str) -> ReadOnly:
     """The error for a read-only folder: even a reader needs a file next to the store, the index of the WAL."""
-    hint = "Copy the store to a folder that you can write to."
+    hint = (
+        "Copy the store to a folder that you can write to; or, if no program ever writes to it here, open it with"
+        " read_only=True and immutable=True."
+    )
     return ReadOnly(f"{path} cannot be read because its folder is read-only", hint=hint)
 
 

@@ -23,6 +23,7 @@ from clew.backends import Call, EpochChanged, Job
 from clew.backends.sqlite.connection import ANY, translate
 from clew.backends.sqlite.tx import SQLiteTx
 from clew.backends.sqlite.writer import Writer
+from clew.backends.timing import Timing
 from clew.errors import ClewError, Unavailable
 
 
@@ -177,8 +178,9 @@ class _Caller:
 class Committer:
     """Collects waiting jobs and passes them to `transact`, one call at a time."""
 
-    def __init__(self, transact: Callable[[Sequence[Job]], None]) -> None:
+    def __init__(self, transact: Callable[[Sequence[Job]], None], timing: Timing) -> None:
         self._transact = transact
+        self._timing = timing
         self._mutex = threading.RLock()  # a signal handler may need it while its thread holds it
         self._queue: deque[_Caller] = deque()
         self._last_followers = 0
@@ -241,11 +243,13 @@ class Committer:
                     self._leader, self._frame = caller.thread, caller.frame
                     return True
                 self._queue.append(caller)
+            began = time.monotonic()
             # Not woken: the thread that should do it was interrupted, or is in a signal handler that waits for us.
             while not caller.gate.acquire(timeout=LEADER_CHECK) and not (caller.woken or caller.finished):
                 self._replace_lost_leader()
             if caller.wakes is not None:
                 self._wake(caller.wakes)
+            self._note_wait(caller, time.monotonic() - began)
         except BaseException:  # interrupted: pass on the lead, and wake the next caller
             with self._mutex:
                 if caller in self._queue:
@@ -257,6 +261,11 @@ class Committer:
                 self._wake(caller.wakes)
             raise
         return caller.leads
+
+    def _note_wait(self, caller: _Caller, seconds: float) -> None:
+        """Notes a wait for the lead. The others waited for a commit that had their jobs."""
+        if caller.leads and seconds > self._timing.threshold:
+            self._timing.note("lock", seconds)
 
     def _wake(self, caller: _Caller | None) -> None:
         """Wakes a caller; if it was interrupted, the next one."""

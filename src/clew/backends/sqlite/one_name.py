@@ -75,6 +75,16 @@ def check_mount(path: str, *, network: bool) -> None:
         )
 
 
+def check_complete(path: str) -> None:
+    """Unavailable if a log or journal next to the file is not empty: an immutable store shows none of what it has."""
+    for name in (f"{path}-wal", f"{path}-journal"):
+        if os.path.exists(name) and os.path.getsize(name):
+            raise Unavailable(
+                f"{name} is not empty: it has messages, or parts of them, that an immutable store would not show",
+                hint="Use a copy that `clew backup` has made: it is one file with everything.",
+            )
+
+
 def check_new(path: str) -> None:
     """Invalid if there is a write-ahead log at the path of a new store: SQLite would delete it with its messages."""
     try:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import deque
 from contextlib import suppress
 from typing import Any, ClassVar
 
 from clew.backends.sqlite.connection import translate_os
 from clew.backends.sqlite.one_name import UNSETTLED, settled_time
+from clew.backends.timing import Timing
 from clew.errors import Unavailable
 
 try:
@@ -78,8 +80,9 @@ if hasattr(os, "register_at_fork"):
 class Turnstile:
     """A lock with one holder at a time, across processes that use the same path. An instance is not thread-safe."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, timing: Timing) -> None:
         self._path = path
+        self._timing = timing
         self._fd = -1
         self._time = UNSETTLED
         """`settled_time` of `_fd` when the path was last checked."""
@@ -150,6 +153,7 @@ class Turnstile:
         """Waits in the kernel's queue, on another thread because flock has no timeout."""
         if self._waiter is None:
             self._waiter = _Waiter()
+        began = time.monotonic()
         try:
             granted = self._waiter.lock(self._fd, timeout)
         except BaseException:
@@ -161,6 +165,8 @@ class Turnstile:
                 f"another process has held the write lock for {timeout:g} s",
                 hint="Look for a process that is stopped in the middle of a write, then make the same call again.",
             )
+        if (waited := time.monotonic() - began) > self._timing.threshold:
+            self._timing.note("lock", waited)
 
     def _abandon(self) -> None:
         """Leaves the descriptor to the waiting thread, which closes it when it gets the lock."""

@@ -17,7 +17,8 @@ from clew.backends.sqlite.reserve import PAGE, LogSpace, Reserve
 from clew.backends.sqlite.schema import check_schema
 from clew.backends.sqlite.turnstile import Turnstile
 from clew.backends.sqlite.tx import ADD_NODE, DATA_VERSION, EXTEND, SQLiteTx
-from clew.errors import ClewError, Closed, Unavailable
+from clew.backends.timing import Timing
+from clew.errors import ClewError, Closed, ReadOnly, Unavailable
 
 RESERVE_EVERY = 1.0
 """Seconds after which a write checks again how much space to reserve: the store grows, and the disk fills up."""
@@ -30,12 +31,22 @@ class Writer:
     processes.
     """
 
-    def __init__(self, path: str, connect: Callable[[], sqlite3.Connection], timeout: float) -> None:
+    def __init__(
+        self,
+        path: str,
+        connect: Callable[[], sqlite3.Connection],
+        timeout: float,
+        timing: Timing,
+        *,
+        read_only: bool = False,
+    ) -> None:
         self.path = path
+        self.read_only = read_only
+        self._timing = timing
         self.tx: SQLiteTx | None = None
         """The connection, opened by the first write. In memory it is the only one, and reads use it too."""
         self.alone = threading.RLock() if path in NO_FILE else None
-        self.turnstile = Turnstile(f"{path}-lock")
+        self.turnstile = Turnstile(f"{path}-lock", timing)
         self.reserve = Reserve(path)
         self._log_space = LogSpace(path)
         self.epoch = 0
@@ -81,6 +92,7 @@ class Writer:
         """Waits for the lock and begins the write transaction. The caller must call `commit` or `undo`."""
         if self._closed:
             raise Closed("the store is closed")
+        self._ensure_writable()
         if self.alone is None:
             self.turnstile.acquire(self.timeout)
         else:
@@ -111,6 +123,7 @@ class Writer:
         try:
             if (tx.epoch or tx.current_epoch()) != self._began:
                 raise EpochChanged
+            committing = time.monotonic()
             try:
                 tx.run_sql("COMMIT")
             except sqlite3.Error:
@@ -120,7 +133,10 @@ class Writer:
         except BaseException:
             self.undo(tx)
             raise
+        took = self._checked_at - committing
         self._end()
+        if took > self._timing.threshold:
+            self._timing.note("commit", took)
         self.on_commit()
 
     def extend(self, ref: int, seen: HeadState, move: Move, row: NodeRow) -> bool:
@@ -153,9 +169,11 @@ class Writer:
                 return False
             run(ADD_NODE, row)
             self.suspect = True  # until the commit has succeeded
+            committing = time.monotonic()
             run("COMMIT")
             self.suspect = False
             self._check_files()
+            took = self._checked_at - committing
         except BaseException as error:
             self.undo(tx)
             if begun and isinstance(error, sqlite3.Error):
@@ -163,6 +181,8 @@ class Writer:
             raise
         tx.last_append = ref, version, changes + 2
         self.turnstile.release()
+        if took > self._timing.threshold:
+            self._timing.note("commit", took)
         self.on_commit()
         return True
 
@@ -203,12 +223,17 @@ class Writer:
     @contextmanager
     def turn(self) -> Iterator[None]:
         """Holds the lock, for work on the files. Outside of transactions."""
+        self._ensure_writable()
         self.turnstile.acquire(self.timeout)
         try:
             self._check_files()
             yield
         finally:
             self.turnstile.release()
+
+    def _ensure_writable(self) -> None:
+        if self.read_only:
+            raise ReadOnly(f"{self.path} was opened read-only", hint="Open it without read_only to change it.")
 
     def connection(self) -> SQLiteTx:
         """The write connection, opened if necessary. The caller holds the lock."""
@@ -309,6 +334,7 @@ class Writer:
 
     def settle(self, jobs: Sequence[Job], error: Exception) -> None:
         """After a failed commit: reads the store, and gives each job its real outcome."""
+        self._timing.note("retry")
         translated = translate(error, self.path) if isinstance(error, sqlite3.Error) else error
         unknown = [job for job in jobs if job.error is None]
         for job in unknown:  # all of them first: reading takes long, and may be interrupted
