@@ -86,9 +86,9 @@ def purge(
     """Delete each CONVERSATION permanently: messages, attachments, keys, and all traces in the files.
 
     This cannot be undone. Messages shared with a fork are kept, and so are conversations on hold. Prints a receipt
-    without their text, and stores it. Exit code 8 if some could not be purged, or if cleanup is pending. Conversations
-    that are already purged are skipped: repeat the command after an interruption, or to finish pending cleanup. Files
-    that conversations were imported from do not change; those that still exist are listed.
+    without any text of them, and stores it. Exit code 8 if some could not be purged, or if cleanup is pending.
+    Conversations that are already purged are skipped: repeat the command after an interruption, or to finish pending
+    cleanup. Files that conversations were imported from do not change; those that still exist are listed.
     """
     if forget_mirror is not None:
         if sessions or trash or everything or before is not None or dry_run:
