@@ -141,7 +141,7 @@ def _import_found(asked: _Asked, *, yes: bool) -> int:
     if not yes:
         out_lines(table(found), paged=False)
         if not can_ask():
-            note("Import them with: clew import --yes")
+            note("Import what is new with: clew import --yes")
             return code
         names = {one.source for one in choose(found)}
         chosen = [one for one in tried if one.name in names]
