@@ -679,13 +679,16 @@ class FoundHistory(TypedDict):
 
 
 class ImportedConversation(TypedDict):
-    """A conversation that was read from a file. `known` messages were stored before."""
+    """A conversation that was read from a file. `known` messages were stored before. If it `inherits`, it begins with
+    messages of another conversation.
+    """
 
     session: str
     messages: int
     known: int
     records: int
     subagent: bool
+    inherits: bool
 
 
 class SkippedPart(TypedDict):
@@ -701,10 +704,10 @@ class ImportedFile(TypedDict):
     """A file that was read, or not."""
 
     path: str
-    source: str
+    source: str | None
     state: str
     conversations: list[ImportedConversation]
-    skipped: list[SkippedPart]
+    skipped: list[str]
     notes: list[str]
     purged: int
 

@@ -234,19 +234,19 @@ SAID: dict[str, dict[str, list[str]]] = {
     },
     "opencode": {
         "A journey (fork #1)": [
-            'user: "Where are we going?"',
+            "user: Where are we going?",
             "assistant: (Which one?) | Rome.",
-            'user: "What is in a.txt?"',
+            "user: What is in a.txt?",
             f'assistant: Let me look. | read{{"filePath": "{ALPHA}"}} | ok: <path>{ALPHA}</path>',
             "assistant: It says alpha.",
-            'user: "Do it all"',
+            "user: Do it all",
             'assistant: Both at once. | bash{"command": "exit 3", "description": "Fails"} | failed: (no output) | '
             + MISSED,
             "assistant: Both failed.",
         ],
-        "A failure": ['user: "This one fails"', "assistant: <error>"],
+        "A failure": ["user: This one fails", "assistant: <error>"],
         "Looks around (@general subagent)": ["user: Look around", "assistant: One file."],
-        "A kill": ['user: "Kill me"'],
+        "A kill": ["user: Kill me"],
     },
     "pi": {
         "This one fails": [

@@ -11,6 +11,7 @@ import clew
 from clew.base.messages import Message, Native, Text, Thinking, ToolCall, ToolResult, Usage
 from clew.providers.usage import AnswerUsage, Lanes
 from clew.sources.aider import Aider
+from clew.sources.chatgpt import ChatGPT
 from clew.sources.claude_code import RULES, ClaudeCode
 from clew.sources.cline import RULES as CLINE
 from clew.sources.codex import RULES as CODEX
@@ -83,7 +84,6 @@ def test_machine_text_of_claude_code_is_not_the_user() -> None:
         claude_line(9, 8, "assistant", "API Error: 529", isApiErrorMessage=True, message={"model": "<synthetic>"}),
         claude_line(10, 9, "user", "a <system-reminder> is a tag"),
     ) == [
-        "(reminder: Reminder / Caveat: do not answer)",
         "(command: /compact all / Compacted)",
         "(shell: ls -la / a.txt)",
         "You: 'Fix it' (reminder: From the editor / a.py is open) (reminder: Reminder / be nice)",
@@ -91,6 +91,25 @@ def test_machine_text_of_claude_code_is_not_the_user() -> None:
         "(reminder: Reminder / The skill says)",
         "(error: Error / API Error: 529)",
         "You: 'a <system-reminder> is a tag'",
+    ]  # fmt: skip
+
+
+def test_the_caveat_before_a_command_is_a_part_of_it() -> None:
+    """Claude Code shows the command alone. A caveat that no command follows stays a reminder."""
+    caveat = "<local-command-caveat>Caveat: do not answer</local-command-caveat>"
+    command, prompt = made(
+        clew.user(caveat),
+        clew.user("<command-name>/clear</command-name>"),
+        clew.user("<local-command-stdout>Cleared</local-command-stdout>"),
+        clew.user("Hello"),
+        rules=RULES,
+    )
+    assert isinstance(command, ProgramNote)
+    assert (command.kind, command.title, command.text) == ("command", "/clear", "Cleared")
+    assert [one.number for one in command.entries] == [1, 2, 3]
+    assert isinstance(prompt, UserPrompt)
+    assert outline(made(clew.user(caveat), clew.user("Hello"), rules=RULES)) == [
+        "(caveat: Reminder / Caveat: do not answer)", "You: 'Hello'",
     ]  # fmt: skip
 
 
@@ -292,6 +311,25 @@ def test_what_claude_code_says_in_place_of_a_result_is_a_note() -> None:
     assert result_text(step.result) == "Use tabs"
 
 
+def test_what_stands_behind_the_answer_of_a_subagent_is_a_note() -> None:
+    """Claude Code tells the model how to continue the subagent, and does not show it."""
+    used = "<usage>total_tokens: 35465\ntool_uses: 15\nduration_ms: 63829</usage>"
+    for how in ("for resuming to continue this agent's work if needed", "use SendMessage with to: 'a06' to continue"):
+        answer = [Text(text="Two files."), Text(text=f"agentId: a06 ({how})\n{used}")]
+        call = clew.assistant(ToolCall(id="a", name="Task", arguments={"subagent_type": "Explore", "prompt": "Count"}))
+        (shown,) = made(call, Message("tool", (ToolResult(call_id="a", content=tuple(answer)),)), rules=RULES)
+        assert isinstance(shown, ModelAnswer)
+        (step,) = shown.steps
+        assert [note.title for note in step.notes] == ["Subagent"]
+        assert result_text(step.result).strip() == "Two files."
+
+
+def test_the_file_of_a_pasted_image_is_named() -> None:
+    """Claude Code says where it is in a line of its own."""
+    for place in ("/tmp/images/1.png", "C:\\images\\1.png", "1.png"):
+        assert outline(made(clew.user(f"[Image: source: {place}]"), rules=RULES)) == ["(reminder: Image / 1.png)"]
+
+
 def test_the_end_of_a_task_in_the_background_is_a_line() -> None:
     """It has the summary as its title, and the result below it."""
     begin, end = (
@@ -345,11 +383,81 @@ def test_what_cline_adds_is_a_note() -> None:
         {"type": "text", "text": "<environment_details>\nx\n</environment_details>"},
     ]
     assert outline(made(clew.native("cline", {"role": "user", "content": said}), rules=CLINE)) == [
-        (
-            "You: 'Fix it' (reminder: To-do list / # task_progress RECOMMENDED Make a list.) "
-            "(reminder: Environment / <environment_details> x </environment_details>)"
-        )
+        ("You: 'Fix it' (reminder: To-do list / # task_progress RECOMMENDED Make a list.) (reminder: Environment / x)")
     ]
+
+
+@pytest.mark.parametrize(
+    ("stored", "shown"),
+    [
+        ('"Fix the \\"first\\" one"', 'Fix the "first" one'),
+        ('Fix "it all"', 'Fix "it all"'),
+        ('"Fix it" and "that one"', '"Fix it" and "that one"'),
+        ('"Fix"', '"Fix"'),
+    ],
+)
+def test_a_prompt_of_opencode_is_what_was_typed(stored: str, shown: str) -> None:
+    """``opencode run`` puts quotes around an argument with a space."""
+    said = {"info": {"role": "user"}, "parts": [{"type": "text", "text": stored}]}
+    (prompt,) = made(clew.native("opencode", said))
+    assert isinstance(prompt, UserPrompt)
+    assert prompt.text == shown
+
+
+def chatgpt(content_type: str, **more: Any) -> Native:
+    """A message of the assistant in an export of ChatGPT."""
+    text = more.pop("text", None)
+    content = {"content_type": content_type, **({"parts": [text]} if content_type == "text" else {"content": text})}
+    return clew.native("chatgpt", {"author": {"role": "assistant"}, "content": content, **more})
+
+
+def test_references_in_an_answer_of_chatgpt_are_links() -> None:
+    """They have the words that ChatGPT shows for them; a reference without words is left out."""
+    cited, group = "\ue200cite\ue202turn0search0\ue201", "\ue200image_group\ue202{}\ue201"
+    text = f'Red. {cited} See \ue200entity\ue202["city","Rome","capital"]\ue201.{group}\ue200cite\ue202turn1view0\ue201'
+    references = [{"matched_text": cited, "alt": "([Wiki](https://example.org))"}, {"matched_text": group, "alt": None}]
+    found = made(chatgpt("text", text=text, metadata={"content_references": references}))
+    assert outline(found) == ["AI: Red. ([Wiki](https://example.org)) See Rome."]
+
+
+def test_thoughts_of_chatgpt_have_their_headings() -> None:
+    """A thought is a heading and its words; one of them may be missing."""
+    thoughts = [{"summary": "Looking", "content": "It is red."}, {"content": "Done."}, {"summary": "Writing"}]
+    said = {"author": {"role": "assistant"}, "content": {"content_type": "thoughts", "thoughts": thoughts}}
+    found = made(clew.native("chatgpt", said), rules=ChatGPT.rules)
+    words = "**Looking**\n\nIt is red.\n\nDone.\n\nWriting"
+    assert outline(found) == [f"AI: thinking {words!r}"]
+
+
+def test_the_parts_of_an_answer_of_chatgpt_are_one_answer() -> None:
+    """Reasoning, how long it took and the answer are messages of their own in the export."""
+    found = made(chatgpt("reasoning_recap", text="Thought for 4s"), chatgpt("text", text="Red."), rules=ChatGPT.rules)
+    assert outline(found) == ["AI: thinking 'Thought for 4s' | Red."]
+
+
+def test_an_empty_message_of_chatgpt_is_a_part_of_the_answer_before_it() -> None:
+    """ChatGPT ends an answer with one after it has drawn a picture, and shows nothing of it."""
+    drawn = {"author": {"role": "tool", "name": "image"}, "content": {"content_type": "text", "parts": ["drawn"]}}
+    found = made(
+        clew.user("Draw it"),
+        chatgpt("text", text="red", recipient="image"),
+        clew.native("chatgpt", drawn),
+        chatgpt("text", text=""),
+        rules=ChatGPT.rules,
+    )
+    assert outline(found) == ["You: 'Draw it'", "AI: image<red> done, 1 line: ArgumentTable Output"]
+    assert [one.number for one in found[-1].entries] == [2, 4]
+
+
+def test_an_error_of_cline_is_not_an_answer() -> None:
+    """Cline stores a failed request as a message of the assistant, which it shows as an error."""
+    failed = {
+        "role": "assistant",
+        "content": [{"type": "text", "text": "bad request"}],
+        "metadata": {"displayOnly": True, "displayRole": "error"},
+    }
+    found = made(clew.user("Hello"), clew.native("cline", failed), rules=CLINE)
+    assert outline(found) == ["You: 'Hello'", "(error: Error / bad request)"]
 
 
 def test_images_are_part_of_a_prompt() -> None:

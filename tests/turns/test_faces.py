@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import clew
-from clew.base.messages import ToolCall
+from clew.base.messages import Text, ToolCall
 from clew.turns.faces import (
     ArgumentTable,
     Checks,
@@ -332,6 +332,14 @@ def test_answers_of_subagents_are_shown_alone(text: str) -> None:
     assert shown == [Prose("To general", "Count"), Prose("Answer", "One file.")]
 
 
+def test_the_json_of_a_subagent_is_not_prose() -> None:
+    """It keeps its lines; Markdown would join them."""
+    text = '{\n  "SummaryOfFindings": "One file."\n}'
+    wrapped = f"Subagent 'investigator' finished.\nTermination Reason: GOAL\nResult:\n{text}"
+    _, shown = face("task", {"subagent_type": "general", "prompt": "Count"}, wrapped)
+    assert shown == [Prose("To general", "Count"), Output(Text(text=text))]
+
+
 @pytest.mark.parametrize(
     ("result", "name"),
     [
@@ -361,6 +369,22 @@ def test_a_file_is_shown_without_what_is_written_around_it(text: str) -> None:
     """opencode and Continue name the file again in the result."""
     _, shown = face("read", {"filePath": "/src/app/a.py"}, text)
     assert shown == [Code("a.py", "x = 1")]
+
+
+@pytest.mark.parametrize("tag", ["tool_use_error", "persisted-output"])
+def test_tags_around_a_result_are_not_shown(tag: str) -> None:
+    """Claude Code writes tags around its own errors and around the beginning of a long output, and shows none."""
+    text = f"<{tag}>\nFile has not been read yet.\n</{tag}>"
+    for name, arguments in (
+        ("Edit", {"file_path": "/src/app/a.py", "old_string": "a", "new_string": "b"}),
+        ("Read", {"file_path": "/src/app/a.py"}),
+        ("Grep", {"pattern": "a"}),
+    ):
+        _, shown = face(name, arguments, text, is_error=True)
+        assert shown[-1] == Output(Text(text="File has not been read yet."))
+    assert face("Bash", {"command": "x"}, text)[1] == [Terminal("x", "File has not been read yet.")]
+    printed = f"a <{tag}>b</{tag}>"
+    assert face("Bash", {"command": "x"}, printed)[1] == [Terminal("x", printed)]
 
 
 def test_files_of_cline_are_read() -> None:

@@ -22,7 +22,7 @@ JOURNEY = [
     "AI: Let me look. | read<a.txt> done, 1 line: Code [10 in, 5 out]",
     "AI: It says alpha. [10 in, 5 out]",
 ]
-SPOKEN = re.compile(r"(\((?:reminder: (?:In the background|Rejected|Reminder)|summary: Summary) /) .*$", re.DOTALL)
+SPOKEN = re.compile(r"(\((?:reminder: (?:In the background|Rejected)|summary: Summary) /) .*$", re.DOTALL)
 """What Claude Code wrote for the model."""
 TWO = "Bash<echo one; exit 3> failed, exit 3: Terminal | Bash<echo two> done, 1 line: Terminal"
 WAIT = "Bash<python3 -c 'import time; time.sleep(50)'> failed, error · 6 s: Terminal"
@@ -55,19 +55,18 @@ SHOWN = {
         f"AI: One file there. {USED}",
         "(compaction: )",
         "(summary: Summary / …)",
-        "(reminder: Reminder / …)",
         "(command: /compact / \x1b[2mCompacted (ctrl+o to see full summary)\x1b[22m)",
         "You: 'And now?'",
         f"AI: After the compaction. {USED}",
         "(command: /model claude-haiku-4-5-20251001 / Kept model as `Opus 4.5`)",
         "You: 'And this?' <image/png>",
-        "(reminder: Reminder / …)",
+        "(reminder: Image / 1.png)",
         f"AI: A red pixel, too. {USED}",
     ],
     "gemini-cli": [
         "(instructions: Environment / Workspace Directories:** - /home/user/work)",
         "You: 'Send an agent'",
-        f"AI: codebase_investigator<Look around> done, done: Prose Prose {USED}",
+        f"AI: codebase_investigator<Look around> done, done: Prose Output {USED}",
         f"AI: The agent found one file. {USED}",
     ],
     "pi": [
@@ -78,12 +77,10 @@ SHOWN = {
         "AI: Both failed. [10 in, 5 out]",
     ],
     "opencode": [
-        "You: '\"Where are we going?\"'",
-        JOURNEY[1],
-        "You: '\"What is in a.txt?\"'",
+        *JOURNEY[:3],
         "AI: Let me look. | read<a.txt> done, 1 line: Code [10 in, 5 out]",
         JOURNEY[4],
-        "You: '\"Do it all\"'",
+        "You: 'Do it all'",
         f"AI: Both at once. | bash<exit 3> failed, error: Terminal | read{NONE}",
         "AI: Both failed. [10 in, 5 out]",
     ],

@@ -27,6 +27,7 @@ from clew.sources.contract import About, Attachment, Entry, Home, Part, Skip, de
 from clew.sources.documents import FRAME, frame, read_elements
 from clew.sources.items import Item, items
 from clew.sources.trees import Nearest, parent_fault, parents_first
+from clew.turns.model import ShowRules
 
 NAME = "chatgpt"
 
@@ -44,6 +45,7 @@ class ChatGPT:
 
     name = NAME
     title = "ChatGPT"
+    rules = ShowRules(joins=True)
     deletes_after = None
 
     def discover(self, home: Home) -> tuple[str, ...]:

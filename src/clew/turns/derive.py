@@ -36,6 +36,7 @@ MARKED = 600
 _TITLES: dict[NoteKind, str] = {
     "reminder": "Reminder", "instructions": "System prompt", "summary": "Summary", "error": "Error",
     "interruption": "Interrupted", "shell": "!", "command": "Command", "output": "Output",
+    "caveat": "Reminder",
 }  # fmt: skip
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -131,7 +132,10 @@ def split_prompt(one: Entry, rules: ShowRules = PLAIN) -> TypedText:
         if isinstance(block, Text) and (block.extra or {}).get("synthetic"):
             notes.append(ProgramNote("reminder", (one,), _TITLES["reminder"], block.text))
         elif isinstance(block, Opaque) and block.kind in rules.opaque:
-            notes.append(ProgramNote("reminder", (one,), rules.opaque[block.kind], _words(block.data)))
+            words = _words(block.data)
+            rest, found = _split(one, words, rules)
+            text = words if rest.strip() or not found else "\n\n".join(note.text for note in found)
+            notes.append(ProgramNote("reminder", (one,), rules.opaque[block.kind], text))
         elif isinstance(block, Text):
             rest, found = _split(one, block.text, rules)
             notes += found
@@ -326,9 +330,13 @@ class _Maker:
         return found
 
     def _note(self, note: ProgramNote) -> None:
-        """Adds a note. Output belongs to the command or shell before it."""
+        """Adds a note. Output belongs to the command or shell before it, and a caveat to the one after it."""
         self._open = None
         last = self._items[-1] if self._items else None
+        if note.kind in ("command", "shell") and isinstance(last, ProgramNote) and last.kind == "caveat":
+            others = (one for one in note.entries if one.node != last.entry.node)
+            self._items[-1] = note._replace(entries=(*last.entries, *others))
+            return
         if note.kind == "output" and isinstance(last, ProgramNote) and last.kind in ("command", "shell"):
             text = "\n".join(filter(None, (last.text, note.text)))
             self._items[-1] = last._replace(
@@ -400,7 +408,7 @@ class _Maker:
 
     def _parts(self, one: Entry, message: Message) -> None:
         id = self._response(one)
-        joins = self._joining or self._is_loose(message)
+        joins = self._joining or self._is_loose(message) or (self._rules.joins and not message.blocks)
         self._begin(one, id or one.node.id, joins=joins if id is None else self._is_open(id))
         made = self._open
         assert made is not None

@@ -68,6 +68,8 @@ _SUBAGENT = re.compile(
     re.DOTALL,
 )
 """What opencode and Gemini write around the answer of a subagent."""
+_TAGGED = re.compile(r"<(tool_use_error|persisted-output)>\n?(?P<text>.*?)\n?</\1>\s*", re.DOTALL)
+"""What Claude Code writes around an error of its own, and around the beginning of a long output."""
 _TAIL = 1_000
 _STATES = {"completed": "done", "done": "done", "in_progress": "now", "in-progress": "now", "cancelled": "dropped",
            "deleted": "dropped"}  # fmt: skip
@@ -327,7 +329,7 @@ def changed_files(call: ToolCall, read: int | None = None) -> dict[str, list[dif
 
 def result_text(result: ToolResult | None) -> str:
     """The text of a result."""
-    return "" if result is None else "\n".join(block.text for block in result.content if isinstance(block, Text))
+    return "\n".join(block.text for block in _blocks(result) if isinstance(block, Text))
 
 
 def _panels(step: Step, call: ToolCall, read: int | None) -> Iterator[Panel]:
@@ -340,9 +342,9 @@ def _panels(step: Step, call: ToolCall, read: int | None) -> Iterator[Panel]:
             yield from _output(result)
     elif step.kind == "shell":
         yield Terminal(command_of(call), _shell_output(result_text(result)))
-        yield from (Output(block) for block in (result.content if result else ()) if not isinstance(block, Text))
+        yield from (Output(block) for block in _blocks(result) if not isinstance(block, Text))
     elif step.kind == "read" and path:
-        for block in result.content if result is not None else ():
+        for block in _blocks(result):
             is_text = isinstance(block, Text) and not step.result.is_error  # type: ignore[union-attr]
             yield Code(path, _file_text(block.text)) if isinstance(block, Text) and is_text else Output(block)
     elif step.kind == "todos" and (items := _todos(call) or _task_list(result)):
@@ -360,7 +362,8 @@ def _panels(step: Step, call: ToolCall, read: int | None) -> Iterator[Panel]:
             yield Prose(f"To {step.label}", asked)
         if (answer := result_text(result)) and not (result is not None and given_name(result)):
             found = _SUBAGENT.fullmatch(answer)
-            yield Prose("Answer", (found["opencode"] or found["gemini"] or "").strip() if found else answer)
+            answer = (found["opencode"] or found["gemini"] or "").strip() if found else answer
+            yield Output(Text(text=answer)) if _is_json(answer) else Prose("Answer", answer)
     elif step.kind == "web":
         yield from _web(arguments, result)
     else:
@@ -376,7 +379,14 @@ def _failure(result: ToolResult | None) -> Iterator[Output]:
 
 
 def _output(result: ToolResult | None) -> Iterator[Output]:
-    yield from (Output(block) for block in (result.content if result is not None else ()))
+    yield from map(Output, _blocks(result))
+
+
+def _blocks(result: ToolResult | None) -> Iterator[Text | Media | Opaque]:
+    """What is in a result, without tags that a program writes around it."""
+    for block in result.content if result is not None else ():
+        found = _TAGGED.fullmatch(block.text) if isinstance(block, Text) else None
+        yield block if found is None else Text(text=found["text"])
 
 
 def _web(arguments: Mapping[str, Any], result: ToolResult | None) -> Iterator[Panel]:
@@ -387,7 +397,7 @@ def _web(arguments: Mapping[str, Any], result: ToolResult | None) -> Iterator[Pa
     asked = [_text(one, ("query", "q", "prompt")) for one in (arguments, action) if isinstance(one, dict)]
     if words := "\n\n".join(filter(None, asked)):
         yield Prose("Asked", words)
-    for block in result.content if result is not None else ():
+    for block in _blocks(result):
         yield Prose("Answer", block.text) if isinstance(block, Text) else Output(block)
 
 
@@ -454,6 +464,14 @@ def _answers(text: str) -> dict[str, Any]:
     return {
         name: one.get("answers") if isinstance(one, dict) else one for name, one in found.get("answers", {}).items()
     }
+
+
+def _is_json(text: str) -> bool:
+    """True for a JSON object, as subagents of Gemini CLI answer with."""
+    try:
+        return text.startswith("{") and isinstance(msgspec.json.decode(text), dict)
+    except (msgspec.MsgspecError, RecursionError):
+        return False
 
 
 def _json(value: Any) -> str:

@@ -19,10 +19,11 @@ from clew.errors import Corrupted
 from clew.providers.usage import AnswerUsage
 
 NoteKind = Literal[
-    "command", "shell", "output", "reminder", "instructions", "interruption", "compaction", "summary", "model",
-    "error", "damaged",
+    "command", "shell", "output", "caveat", "reminder", "instructions", "interruption", "compaction", "summary",
+    "model", "error", "damaged",
 ]  # fmt: skip
-"""``output`` is what a command or a shell printed; it becomes a part of their note."""
+"""``output`` is what a command or a shell printed, and ``caveat`` what a program tells the model before it; both become
+a part of their note."""
 FaceKind = Literal[
     "shell", "edit", "read", "todos", "plan", "question", "agent", "web", "mcp", "other"
 ]  # fmt: skip

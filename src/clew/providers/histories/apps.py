@@ -27,6 +27,9 @@ from clew.providers.json_values import (
 
 # Messages in a ChatGPT export.
 
+_CHATGPT_REFERENCE = re.compile("\ue200(?P<kind>\\w+)(?:\ue202(?P<data>[^\ue201]*))?\ue201")
+"""What an answer has where the program shows a link to a source, a picture or the name of something."""
+
 
 def chatgpt_role(data: Json) -> str:
     """The role of the author. A hidden message in the user's name, such as custom instructions, is the program's."""
@@ -57,14 +60,43 @@ def chatgpt_blocks(data: Json) -> Iterator[Block]:
         words = "".join(block.text for block in found if isinstance(block, Text))
         yield ToolCall(id=recipient, name=recipient, arguments={"input": words})
     else:
-        yield from found
+        shown_as = _chatgpt_references(as_dict(data.get("metadata")))
+        for block in found:
+            yield _chatgpt_resolved(block, shown_as) if isinstance(block, Text) else block
+
+
+def _chatgpt_references(about: Json) -> dict[str, str]:
+    """The Markdown that the program shows for each reference in an answer."""
+    return {
+        as_word(one.get("matched_text")): as_text(one.get("alt")) or ""
+        for one in as_list(about.get("content_references"))
+    }
+
+
+def _chatgpt_resolved(block: Text, shown_as: dict[str, str]) -> Text:
+    """A text with its references as the program shows them; without those that it has no words for."""
+
+    def shown(found: re.Match[str]) -> str:
+        return shown_as.get(found[0]) or (_chatgpt_entity(found["data"]) if found["kind"] == "entity" else "")
+
+    text = _CHATGPT_REFERENCE.sub(shown, block.text)
+    return block if text == block.text else Text(text=text)
+
+
+def _chatgpt_entity(data: str | None) -> str:
+    """The name of something: ``["city","Rome","capital of Italy"]``."""
+    try:
+        return msgspec.json.decode(data or "", type=list[str])[1]
+    except (msgspec.MsgspecError, IndexError):
+        return ""
 
 
 def _chatgpt_content(content: Json) -> Iterator[Block]:
     kind = as_word(content.get("content_type"))
     if kind == "thoughts":
         for thought in as_list(content.get("thoughts")):
-            yield Thinking(text=as_word(thought.get("content") or thought.get("summary")))
+            summary, said = as_word(thought.get("summary")), as_word(thought.get("content"))
+            yield Thinking(text=f"**{summary}**\n\n{said}" if summary and said else said or summary)
     elif kind == "reasoning_recap":
         yield Thinking(text=as_word(content.get("content")))
     elif isinstance(parts := content.get("parts"), list):

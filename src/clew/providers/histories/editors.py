@@ -35,9 +35,12 @@ _CLINE_CONTEXT = "<environment_details>"
 
 def cline_blocks(data: Json) -> Iterator[Block]:
     """The blocks of a message. Prompts are unwrapped; what the program says about its surroundings is set apart."""
+    is_error = as_dict(data.get("metadata")).get("displayRole") == "error"
     for block in claude.blocks(data):
         if isinstance(block, Text):
-            if block.text.lstrip().startswith(_CLINE_CONTEXT):
+            if is_error:
+                yield Opaque(kind="error", data={"message": block.text})
+            elif block.text.lstrip().startswith(_CLINE_CONTEXT):
                 yield Opaque(kind="environment_details", data={"text": block.text})
             else:
                 yield Text(text=CLINE_WRAPPED.sub(r"\2", block.text))

@@ -247,6 +247,8 @@ def _goose_simple(block: Json) -> Text | Media | Opaque:
 
 _OPENCODE_MARKS = frozenset({"step-start", "step-finish", "snapshot", "patch", "agent", "retry"})
 """Parts that say how the program went on, and have no words."""
+_OPENCODE_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*+)"', re.DOTALL)
+"""How ``opencode run`` writes an argument that has a space."""
 
 
 def opencode_role(data: Json) -> str:
@@ -256,11 +258,14 @@ def opencode_role(data: Json) -> str:
 
 def opencode_blocks(data: Json) -> Iterator[Block]:
     """The blocks of a message. A tool part is a call and, once it has ended, its result."""
+    is_prompt = opencode_role(data) == "user"
     for row in as_list(data.get("parts")):
         part = opencode_inner(row)
         kind = as_word(part.get("type"))
         if kind == "text":
             if text := as_text(part.get("text")):
+                if is_prompt and (found := _OPENCODE_QUOTED.fullmatch(text)) and " " in found[1]:
+                    text = found[1].replace('\\"', '"')
                 yield Text(text=text, extra={"synthetic": True} if part.get("synthetic") is True else None)
         elif kind == "reasoning":
             yield Thinking(text=as_word(part.get("text")))
