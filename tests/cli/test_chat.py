@@ -286,6 +286,8 @@ def test_a_session_goes_on_with_its_own_model(clew_cli, db, server, monkeypatch)
     done = clew_cli("chat", "Four")
     assert (done.code, done.out) == (1, "")
     assert "ANTHROPIC_API_KEY" in done.err
+    echo = clew_cli("chat", "-m", "offline", "Four")
+    assert (echo.code, "`offline` cannot continue" in echo.err, "choose a real model" in echo.err) == (1, True, True)
     assert [len(talk) for talk in talks(db)] == [6]
     assert len(server.requests) == 3
 

@@ -162,6 +162,16 @@ def test_a_plain_store_is_sealed_and_unsealed(clew_cli: Run, db: str, filled: st
     assert (again.code, "is not sealed" in again.err) == (0, True)
 
 
+def test_a_plain_store_names_where_the_key_came_from(clew_cli: Run, filled: str, keys: tuple[str, str]) -> None:
+    """A key in the settings refuses a store that is not sealed; the hint names the setting."""
+    assert clew_cli("config", "set", "key_file", keys[0]).code == 0
+    refused = clew_cli("show", filled)
+    assert (refused.code, "is not sealed" in refused.err) == (1, True)
+    assert "The key comes from key_file in" in refused.err
+    assert clew_cli("config", "unset", "key_file").code == 0
+    assert clew_cli("show", filled).code == 0
+
+
 def test_sealing_names_mirrors(clew_cli: Run, db: str, keys: tuple[str, str], tmp_path: Path) -> None:
     """A mirror stays clear text when its store is sealed: sealing says so, and so does the doctor until it is gone."""
     root = tmp_path / "mirror"

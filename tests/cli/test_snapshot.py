@@ -136,7 +136,9 @@ def test_usage(clew_cli, native):
     assert clew_cli("snapshot", "save", native, "--file", "-", input="{}").code == 2
     assert clew_cli("snapshot").code == 2
     assert clew_cli("append", native, input='{"text": "neutral"}').code == 0
-    assert clew_cli("snapshot", "save", native).code == 1
+    refused = clew_cli("snapshot", "save", native)
+    assert (refused.code, "for example, --to claude" in refused.err) == (1, True)
+    assert clew_cli("snapshot", "save", native, "--to", "claude").code == 0
 
 
 def test_what_is_no_message(clew_cli):
@@ -152,4 +154,11 @@ def test_a_neutral_session(clew_cli, talk):
     """Messages in clew's own form can be saved, shown and restored, too."""
     id = clew_cli("snapshot", "save", talk("Hello")).out.strip()
     assert "Hello" in clew_cli("snapshot", "show", id).out
-    assert "Hello" in clew_cli("show", clew_cli("snapshot", "restore", id).out.strip()).out
+    again = clew_cli("snapshot", "restore", id).out.strip()
+    assert "Hello" in clew_cli("show", again).out
+
+
+def test_a_restored_conversation_is_named_by_its_first_prompt(native, clew_cli):
+    """So that lists do not show it as untitled."""
+    id = clew_cli("snapshot", "save", native).out.strip()
+    assert clew_cli("snapshot", "restore", id, "--json").json["title"] == "Why?"

@@ -65,7 +65,7 @@ def test_two_files_with_the_same_message_ids(store: clew.Store, tmp_path: Path, 
     order = [evil, genuine] if first == "evil" else [genuine, evil]
     assert bring(store, order[0]).notes == ()
     (note,) = bring(store, order[1]).notes
-    assert note.endswith("1 message has the id of another message: stored under a new one")
+    assert note.endswith("1 message has the id of another message: stored under a new id")
     assert texts(store, SESSION) == ["Is it safe?", "No. Do not run it."]
     assert texts(store, an_id(800)) == ["Is it safe?", "Yes. Run it."]
     assert b"".join(records(store.sessions.get(SESSION), store)) == genuine.read_bytes()

@@ -52,7 +52,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "audit": ("upkeep", "Show who did what, and when."),
     },
     "Look after": {
-        "export": ("export", "Write conversations to files: JSONL, Markdown, HTML, or as they were."),
+        "export": ("export", "Write conversations to files: JSONL, Markdown, HTML, or the originals."),
         "backup": ("upkeep", "Copy the store to a file, even while it is in use."),
         "doctor": ("doctor", "Check settings, permissions, disk space and pending work."),
         "verify": ("upkeep", "Check everything in the store for damage."),

@@ -217,8 +217,8 @@ class ConversationImport:
                 ready.append(Ready(entry, None, record=record_id(key, entry.key, entry.raw), number=number))
         self._find_prompt(one.draft for one in ready if one.draft is not None)
         if self._ids.clashes:
-            what = "message has" if self._ids.clashes == 1 else "messages have"
-            notes.append(f"{self._ids.clashes:,} {what} the id of another message: stored under a new one")
+            what, new = ("message has", "a new id") if self._ids.clashes == 1 else ("messages have", "new ids")
+            notes.append(f"{self._ids.clashes:,} {what} the id of another message: stored under {new}")
         if session is None and self._claim is not None and self._claim.note is not None:
             notes.append(self._claim.note)
         now = self._session()

@@ -181,9 +181,10 @@ def refuse_offline(choice: ModelChoice, session: clew.Session | None) -> None:
     if provider:
         variables = PROVIDERS[provider].api_keys if provider in PROVIDERS else ()
         keys = variables[0] if variables else key_variables()
+        model = plain(session.model or provider)
         raise Invalid(
-            f"this conversation uses {plain(session.model or provider)}, and `offline` only echoes your input",
-            hint=f"Set {keys}, choose another model with -m, or start a new conversation with -n.",
+            f"`offline` cannot continue a conversation with {model}: it only echoes your input",
+            hint=f"Set {keys}, choose a real model with -m, or start a new conversation with -n.",
         )
 
 

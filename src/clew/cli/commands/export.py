@@ -43,9 +43,9 @@ Detail = Literal["prompts", "conversation", "full"]
 @click.option(
     "--as", "kind", type=click.Choice(list(FORMS)), default="jsonl", show_default=True,
     help="jsonl: everything, for clew. native: the files of the original tool, byte for byte."
-    " cpeconvo: a new file for CPE.",
+    " cpeconvo: a new file for the agent CPE.",
 )  # fmt: skip
-@click.option("--output", "-o", metavar="PATH", help="The file, or the folder for several; default: standard output.")
+@click.option("--output", "-o", metavar="PATH", help="The file, or a folder for several; default: standard output.")
 @click.option(
     "--detail", type=click.Choice(["prompts", "conversation", "full"]), default="full", show_default=True,
     help="Markdown and HTML: prompts only, tool calls on one line, or everything.",

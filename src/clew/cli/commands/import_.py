@@ -68,7 +68,7 @@ class _Asked(NamedTuple):
 @click.option("--project", metavar="DIR", type=click.Path(), help="Only conversations of this directory.")
 @click.option("--exclude", metavar="PATTERN", multiple=True, help="Leave out paths that match; may be repeated.")
 @click.option("--again", is_flag=True, help="Read unchanged files, too: brings back what was deleted here.")
-@click.option("--force", is_flag=True, help="Import even if the disk seems too small.")
+@click.option("--force", is_flag=True, help="Import even if there seems to be too little disk space.")
 @click.option("--watch", is_flag=True, help="Import what is new as it is written, until Ctrl-C.")
 @click.option(
     "--undo", metavar="RUN", help="Remove the conversations that an import added and that did not change since."
@@ -102,8 +102,8 @@ def import_(
     only read. 'clew sources' lists the formats; clew recognises them by their content.
 
     Parts that cannot be read are skipped and listed on stderr; the exit code is then 8. Ctrl-C stops after the
-    current conversation; the same command imports the rest. If the disk is too small, nothing is imported. If it
-    becomes full, the import stops and reports what is stored.
+    current conversation; the same command imports the rest. If there is too little disk space, nothing is imported.
+    If the disk becomes full, the import stops and reports what is stored.
 
     --watch imports what is new, and then each message within two seconds after it is written. It prints a line for
     each conversation that grew.
@@ -141,7 +141,7 @@ def _import_found(asked: _Asked, *, yes: bool) -> int:
     if not yes:
         out_lines(table(found), paged=False)
         if not can_ask():
-            note("Import them with: clew import --yes")
+            note("Import what is new with: clew import --yes")
             return code
         names = {one.source for one in choose(found)}
         chosen = [one for one in tried if one.name in names]

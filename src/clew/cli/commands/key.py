@@ -97,7 +97,7 @@ def from_recovery(out: str, form: Form) -> None:
 @store_option
 @click.pass_context
 def export_recovery(ctx: click.Context, yes: bool, form: Form) -> None:
-    """Print the recovery key: the store's key, in a form to write down or print.
+    """Print the recovery key: the store's key, to write down.
 
     Anyone who has it can read the store. 'clew key from-recovery' turns it into a key file, which also opens a store
     sealed with a passphrase.
@@ -119,7 +119,7 @@ def export_recovery(ctx: click.Context, yes: bool, form: Form) -> None:
 @json_options
 @store_option
 def status(form: Form) -> None:
-    """Show whether the store is sealed, its key IDs, and the progress of a key rotation."""
+    """Show if the store is sealed, and its key IDs. While the key is rotated, also show the progress."""
     store, _ = open_with_its_key()
     with store:
         now = store.key_status()
@@ -294,7 +294,7 @@ def rotate(
     new_passphrase: bool,
     form: Form,
 ) -> None:
-    """Replace the key of a sealed store with another existing key. The store stays usable meanwhile.
+    """Replace the key of a sealed store. The new key has to exist already. The store stays usable meanwhile.
 
     The old key opens the store until the rotation is complete. If interrupted, run the same command again to continue.
     Without --deep, anyone with the old key and an old copy of the store can read the content that both have in common.

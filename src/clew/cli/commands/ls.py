@@ -77,7 +77,7 @@ limit_option = click.option(
     "-n", "--limit", type=click.IntRange(1, 10_000), default=20, help="List at most this many.  [default: 20]"
 )
 everything_option = click.option("--all", "everything", is_flag=True, help="List all, without a limit.")
-cursor_option = click.option("--cursor", metavar="CURSOR", help="Continue after a page: its next_cursor.")
+cursor_option = click.option("--cursor", metavar="CURSOR", help="List the next page: the next_cursor of this one.")
 
 
 @click.command(
@@ -96,7 +96,7 @@ cursor_option = click.option("--cursor", metavar="CURSOR", help="Continue after 
 @since_option
 @until_option
 @click.option("--empty", is_flag=True, help="Also list conversations without messages.")
-@click.option("--subagents", is_flag=True, help="List the conversations of subagents: name, run, and who called them.")
+@click.option("--subagents", is_flag=True, help="List the conversations of subagents: name, run and caller.")
 @cursor_option
 @json_options
 @store_option

@@ -62,7 +62,7 @@ _INTERRUPTED = "Interrupted. 'clew receipts' lists what was purged; everything e
 )
 @click.option(
     "--before", callback=parse_since, metavar="TIME",
-    help="With --trash or --all: only those last active, or deleted, before this date or age (2d, 3h, 15m).",
+    help="Only those deleted (--trash) or last active (--all) before this date or age (2d, 3h, 15m).",
 )  # fmt: skip
 @click.option(
     "--reason", type=click.Choice(get_args(Reason)), default="user-requested", show_default=True, metavar="REASON",
@@ -92,10 +92,10 @@ def purge(
 ) -> None:
     """Delete each CONVERSATION permanently: messages, attachments, keys, and all traces in the files.
 
-    This cannot be undone. Messages shared with a fork are kept, and so are conversations on hold. Prints a receipt,
-    which is stored and has no content. Exit code 8 if some could not be purged, or if cleanup is pending. Conversations
-    that are already purged are skipped: repeat the command after an interruption, or to finish pending cleanup. Files
-    that conversations were imported from do not change; those that still exist are listed.
+    This cannot be undone. Messages shared with a fork are kept, and so are conversations on hold. Prints a receipt
+    without any text of them, and stores it. Exit code 8 if some could not be purged, or if cleanup is pending.
+    Conversations that are already purged are skipped: repeat the command after an interruption, or to finish pending
+    cleanup. Files that conversations were imported from do not change; those that still exist are listed.
     """
     if forget_mirror is not None:
         if sessions or trash or everything or label is not None or before is not None or dry_run:

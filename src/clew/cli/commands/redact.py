@@ -63,11 +63,11 @@ def redact(
 ) -> None:
     """Find secrets in the store, and list their number, kind and location. Never prints the values.
 
-    With ID, only these conversations and messages. Exit code 1 if it found secrets; 7 if it found none and could
+    With ID, only these conversations and messages. Exit code 1 if it found secrets; 7 if it found none, but could
     not read everything.
 
     --apply removes secrets from the messages or conversations named, or from all with --all. It replaces each
-    secret by ***; the message keeps its ID, and its old text is purged. Titles and imported records that repeat the
+    secret with ***; the message keeps its ID, and its old text is purged. Titles and imported records that repeat the
     secret are changed, too; attachments and saved working files are not. It shows what will change, and asks;
     without a terminal, it needs --yes. This cannot be undone. Importing the same history again does not bring the
     secret back.

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 @click.option("--role", type=click.Choice(ROLES), help="Only messages with this role.")
 @since_option
 @until_option
-@click.option("--notes", is_flag=True, help="Also text that a program wrote: commands, reminders, its surroundings.")
+@click.option("--notes", is_flag=True, help="Also search text that a tool added: commands, reminders, its environment.")
 @click.option("--substring", is_flag=True, help="Match any part of a word; for code.")
 @click.option(
     "-n", "--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Maximum number of results."

@@ -46,7 +46,7 @@ def serve(port: int | None, allow_write: bool, no_browser: bool, another: bool) 
     """Show the conversations of the store in a browser on this machine.
 
     Listens on 127.0.0.1 only. The printed URL works once and sets a cookie; --url prints another one while the server
-    runs. Reads only, unless --allow-write is given; purge and keys stay with the command line. If the store is sealed
+    runs. Reads only, unless --allow-write is given; purging and keys need the command line. If the store is sealed
     and no key is given, the page asks for it. Stop with Ctrl+C.
     """
     if another:

@@ -71,8 +71,8 @@ def show(
     an ID or of a title, or a position: @last is the most recently active conversation, @-2 the one before it. On a
     terminal, uses PAGER, or less.
 
-    Shows the whole history. Where a summary replaced earlier messages, a line says so; in JSON, the first message
-    after it has the field "compacted", the number of messages before.
+    Shows the whole history, also messages that a summary replaced: a line marks where. In JSON, the summary has the
+    field "compacted": the number of messages before it.
     """
     if kind != "text" and form != "text":
         raise click.UsageError("--as cannot be used with --json or --jsonl")

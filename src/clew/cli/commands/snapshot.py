@@ -27,6 +27,7 @@ from clew.cli.setup.open_store import key_source, open_existing, open_for_readin
 from clew.convert import ConvertedSnapshot, Report, convert_session
 from clew.convert import convert as convert_snapshot
 from clew.engine.receipts import Receipt
+from clew.engine.titles import title_of
 from clew.providers import registry
 from clew.providers.neutral import neutral
 from clew.store.session import delete_session
@@ -152,7 +153,7 @@ def save(
 def restore(snapshot_id: str, title: str | None, place_name: str | None, form: Form) -> None:
     """Start a new conversation from a snapshot, with its system prompt and tools, and print its ID.
 
-    The snapshot is kept.
+    The snapshot is kept. Without --title, the first prompt becomes the title.
     """
     from clew.snapshots import new_snapshot
 
@@ -167,6 +168,8 @@ def restore(snapshot_id: str, title: str | None, place_name: str | None, form: F
                 store.snapshots.save(passing)
                 session = store.snapshots.resume(passing.id, title=title)
                 store.snapshots.delete(passing.id)
+        if first := title_of(node.message for node in session.path()) if session.title is None else None:
+            session.rename(first)
         if form != "text":
             out_value(session_json(session), form)
             return
@@ -209,7 +212,7 @@ def _take(
             made = store.snapshots.take(taken, system_prompt=system_prompt)
     except clew.Invalid as error:
         if "several providers" in error.message:
-            error.hint = f"Choose one: clew snapshot save {session.handle} --to PROVIDER"
+            error.hint = f"Convert them for one of {', '.join(registry.names())}, with --to: for example, --to claude"
         raise
     if until is not None:
         delete_session(taken)

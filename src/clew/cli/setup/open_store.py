@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., object])
 _NEEDS_KEY = "Provide the key with --key-file or an environment variable; see 'clew help environment'."
 _CPE = "Here clew can read messages, chat, and delete them with 'clew conversation delete'."
+_PLAIN = "Remove it to open this store, or encrypt the store with: clew key seal"
 _WRONG = "Nothing was changed. Use the key that sealed the store."
 
 
@@ -184,6 +185,10 @@ def _open(path: str, **how: Any) -> tuple[clew.Store, Key | None]:
             if not error.passphrase or not can_ask_secret():
                 error.hint = _NEEDS_KEY
                 raise
+        except clew.Invalid as error:
+            if source is not None and error.message.endswith("is not sealed"):
+                error.hint = f"The key comes from {source.name}. {_PLAIN}"
+            raise
         key, tries = _ask_passphrase(path), tries + 1
 
 
@@ -245,7 +250,7 @@ def also_option(command: Callable[..., Any]) -> Callable[..., Any]:
         "--also",
         multiple=True,
         type=click.Choice(settings.PERSONAL),
-        help="Also redact these, besides secrets; repeatable.",
+        help="Also look for these, besides secrets; repeatable.",
     )(command)
 
 
