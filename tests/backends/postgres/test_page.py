@@ -19,7 +19,10 @@ def test_the_code_of_the_page_runs(server: Server, tmp_path: Path) -> None:
         if not conn.execute("SELECT 1 FROM pg_roles WHERE rolname = 'acme_app'").fetchone():
             conn.execute("CREATE ROLE acme_app")
     copy = tmp_path / "page.md"
-    copy.write_text(text.replace("```py\n", "```python\n").replace("postgresql://app@db.example/app", server.url()))
+    text = text.replace("```py\n", "```python\n")
+    for name in ("app", "large"):
+        text = text.replace(f"postgresql://app@db.example/{name}", server.url())
+    copy.write_text(text)
     command = [sys.executable, "-m", "tests.docs.page", str(copy)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
