@@ -27,7 +27,7 @@ tests/providers/test_registry.py::test_no_other_module_names_a_provider
 tests/cli/test_chat.py::test_short_names_are_of_models_that_their_makers_know
 
 # longer forms of what others touch
-tests/cli/test_help_examples.py::test_another_example_runs
+tests/cli/test_help_examples.py::test_another_example_runs*
 tests/crash/test_snapshots.py::test_an_autosaved_answer_survives_a_power_cut[[]files]
 tests/crash/test_kill.py::test_four_writers_survive_kill
 tests/concurrency/test_processes.py::test_a_writer_that_waits_is_next

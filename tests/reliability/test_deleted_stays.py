@@ -304,7 +304,7 @@ class Life:
         trashed = sorted(one.id for one in self.store.sessions.trashed(limit=1000).items)
         if self.chance.random() < 0.5:
             for one in trashed:
-                self._one_way(lambda: self.store.sessions.restore(one), "restore", one)
+                self._one_way(lambda: self.store.sessions.restore(one), "trash", "restore", one)
         else:
             would = self.store.sessions.purge(trashed=True, dry_run=True)
             assert {*would.sessions} == {*trashed}
@@ -380,9 +380,9 @@ class Life:
             self.changed.add(session)
             if session in self.model.held:
                 self.model.held.discard(session)
-                self._one_way(lambda: self.store.sessions.release(session), "release", session)
+                self._one_way(lambda: self.store.sessions.release(session), "hold", "release", session)
             else:
-                self._one_way(lambda: self.store.sessions.hold(session, "legal"), "hold", session)
+                self._one_way(lambda: self.store.sessions.hold(session, "legal"), "hold", "add", session)
                 self.model.held.add(session)
 
     def rename(self) -> None:
