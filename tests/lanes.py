@@ -27,6 +27,29 @@ tests/providers/test_registry.py::test_no_other_module_names_a_provider
 tests/cli/test_chat.py::test_short_names_are_of_models_that_their_makers_know
 
 # longer forms of what others touch
+tests/concurrency/test_web_service.py::test_acknowledged_messages_are_stored_once_and_in_order[[]server]
+tests/cli/test_unreadable.py::test_a_store_in_a_closed_folder[[]command[2-5]]
+tests/cli/test_unreadable.py::test_a_folder_of_histories[[][23]]
+tests/cli/test_unreadable.py::test_a_store_that_may_not_be_read[[]command1]
+tests/sources/test_import_while_rotating.py::test_a_row_that_was_read_before_a_key_change
+tests/crash/test_faults.py::test_a_failing_call_loses_nothing[[]sync-EIO-once-8]
+tests/test_coverage.py::test_untested_lines_and_branches_fail*
+tests/test_coverage.py::test_a_failing_test_fails_the_gate
+tests/test_layers.py::test_every_module_has_its_layer
+tests/adapters/test_tenants.py::test_tenants[[]sealed-1]
+tests/adapters/test_tenants.py::test_tenants[[]postgres-1]
+tests/adapters/test_tenants.py::test_calls[[]sealed]
+tests/adapters/pydantic_ai/test_tenants.py::test_tenants[[]sealed]
+tests/adapters/pydantic_ai/test_tenants.py::test_tenants[[]postgres]
+tests/adapters/pydantic_ai/test_store.py::test_in_the_command_line[[]plain]
+tests/test_extras.py::test_the_default_installation_has_what_clew_imports
+tests/test_dist.py::test_the_wheel_is_what_users_need
+tests/backends/postgres/test_deleting.py::test_deletions_beside_writers[[]undo]
+tests/sources/test_identity.py::test_random_claims[[][1-9]]
+tests/sources/test_hostile_values.py::test_any_row[[]agno]
+tests/sources/test_hostile_values.py::test_any_row[[]llm]
+tests/agents/test_deletion.py::test_notes_of_a_mirror_that_is_away_are_bounded
+tests/web/test_words.py::test_the_browser_keeps_no_words*
 tests/cli/test_help_examples.py::test_another_example_runs*
 tests/crash/test_snapshots.py::test_an_autosaved_answer_survives_a_power_cut[[]files]
 tests/crash/test_kill.py::test_four_writers_survive_kill
