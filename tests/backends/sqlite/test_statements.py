@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import clew
+from clew.backends.sql import queries
 
 _SOURCE = Path(clew.__file__).parent
 _AGAIN = re.compile(r"(?<!\w)LIMIT\s+[?:@$](?!\s*\+\s*0)")
@@ -23,3 +24,10 @@ def test_no_bare_limit_parameter() -> None:
     }
     assert not bare
     assert (_SOURCE / "backends/sql/queries.sql") in files
+
+
+def test_placeholders_have_no_numbers() -> None:
+    """Python 3.12.0 to 3.12.3 warns of a numbered placeholder with a value from a sequence."""
+    texts = [text for dialect in ("sqlite", "postgres") for text in queries(dialect).values()]
+    assert len(texts) > 100
+    assert [text for text in texts if re.search(r"\?\d", text)] == []

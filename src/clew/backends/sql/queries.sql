@@ -277,15 +277,17 @@ ORDER BY r.trashed_at DESC, r.ref DESC LIMIT ?+0
 
 -- name: count_refs
 -- Counts all from the index without reading rows, then subtracts those that have expired.
+WITH v (workspace, kind, now, also_now, look, also_look) AS (VALUES (?, ?, ?, ?, ?, ?))
 SELECT (
-    SELECT count(*) FROM refs r WHERE r.workspace = ?1 AND r.kind = ?2 AND r.trashed_at IS NULL
-    AND (?5 IS NULL OR r.look = ?6)
+    SELECT count(*) FROM refs r WHERE r.workspace = v.workspace AND r.kind = v.kind AND r.trashed_at IS NULL
+    AND (v.look IS NULL OR r.look = v.also_look)
 ) - (
     SELECT count(*) FROM refs r
-    WHERE r.expires_at IS NOT NULL AND NOT (r.hold OR r.expires_at > ?3 OR r.expires_at < 0 AND r.active_at - r.expires_at > ?4)
-    AND +r.workspace = ?1 AND +r.kind = ?2 AND r.trashed_at IS NULL -- the plus rules the larger index out
-    AND (?5 IS NULL OR r.look = ?6)
-)
+    WHERE r.expires_at IS NOT NULL
+    AND NOT (r.hold OR r.expires_at > v.now OR r.expires_at < 0 AND r.active_at - r.expires_at > v.also_now)
+    AND +r.workspace = v.workspace AND +r.kind = v.kind AND r.trashed_at IS NULL -- the plus rules the larger index out
+    AND (v.look IS NULL OR r.look = v.also_look)
+) FROM v
 
 -- name: count_label
 SELECT count(*) FROM labels l CROSS JOIN refs r ON r.ref = l.ref
