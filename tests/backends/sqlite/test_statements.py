@@ -28,6 +28,6 @@ def test_no_bare_limit_parameter() -> None:
 
 def test_placeholders_have_no_numbers() -> None:
     """Python 3.12.0 to 3.12.3 warns of a numbered placeholder with a value from a sequence."""
-    texts = [text for dialect in ("sqlite", "postgres") for text in queries(dialect).values()]
+    texts = [text for dialect in (None, "postgres") for text in queries(dialect).values()]
     assert len(texts) > 100
     assert [text for text in texts if re.search(r"\?\d", text)] == []
