@@ -139,4 +139,6 @@ def test_a_pattern_that_is_too_large() -> None:
     """The steps are limited, so that a search with the worst of patterns has an end."""
     with pytest.raises(TooLarge):
         Pattern("(x{900}y{900})")
-    assert len(Pattern("x" * (LARGEST - 10))._program.steps) <= LARGEST
+    with pytest.raises(TooLarge):
+        Pattern("x" * (LARGEST + 1))
+    assert Pattern("x" * (LARGEST - 10)).search(b"x" * LARGEST, 0, LARGEST, lambda: None)

@@ -63,8 +63,8 @@ _LABELLED = ("Command: ", "Output: ", "<untrusted_context>\nOutput: ")
 _LABELS = ("</untrusted_context>", "Process Group PGID: ", "Background PIDs: ", "Signal: ", "Exit Code: ", "Error: ")
 """How the lines below the output begin, the last one first."""
 _SUBAGENT = re.compile(
-    r"<task [^>\n]*>\s*<task_result>(?P<opencode>(?:(?!</task_result>).)*+)</task_result>\s*</task>\s*"
-    r"|Subagent '[^'\n]*' finished\.\nTermination Reason: [^\n]*\nResult:\n(?P<gemini>.*)",
+    r"<task [^>\n]*>\s*<task_result>(?P<tagged>(?:(?!</task_result>).)*+)</task_result>\s*</task>\s*"
+    r"|Subagent '[^'\n]*' finished\.\nTermination Reason: [^\n]*\nResult:\n(?P<plain>.*)",
     re.DOTALL,
 )
 """What opencode and Gemini write around the answer of a subagent."""
@@ -362,7 +362,7 @@ def _panels(step: Step, call: ToolCall, read: int | None) -> Iterator[Panel]:
             yield Prose(f"To {step.label}", asked)
         if (answer := result_text(result)) and not (result is not None and given_name(result)):
             found = _SUBAGENT.fullmatch(answer)
-            answer = (found["opencode"] or found["gemini"] or "").strip() if found else answer
+            answer = (found["tagged"] or found["plain"] or "").strip() if found else answer
             yield Output(Text(text=answer)) if _is_json(answer) else Prose("Answer", answer)
     elif step.kind == "web":
         yield from _web(arguments, result)

@@ -16,16 +16,16 @@ class Histories:
     """A provider; messages have ids, as a service gives them."""
 
     deduplicates = False
-    _provider: Any
+    provider: Any
 
     async def append(self, session: str, texts: Sequence[str], ids: Sequence[str]) -> None:
         messages = [
             Message("user", [Content.from_text(text)], message_id=id) for text, id in zip(texts, ids, strict=True)
         ]
-        await self._provider.save_messages(session, messages)
+        await self.provider.save_messages(session, messages)
 
     async def read(self, session: str) -> list[str]:
-        return [one.text for one in await self._provider.get_messages(session)]
+        return [one.text for one in await self.provider.get_messages(session)]
 
     def close(self) -> None:
         pass
@@ -35,13 +35,13 @@ class Ours(Histories):
     """`ClewHistoryProvider`."""
 
     def __init__(self, path: str) -> None:
-        self._provider = ClewHistoryProvider(path)
+        self.provider = ClewHistoryProvider(path)
 
     async def delete(self, session: str) -> None:
-        await self._provider.purge(session)
+        await self.provider.purge(session)
 
     def close(self) -> None:
-        self._provider.close()
+        self.provider.close()
 
 
 class Theirs(Histories):
@@ -50,7 +50,7 @@ class Theirs(Histories):
     def __init__(self, path: str) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it is experimental
-            self._provider = FileHistoryProvider(Path(path).parent)
+            self.provider = FileHistoryProvider(Path(path).parent)
 
     async def delete(self, session: str) -> None:
         raise NotImplementedError("it has no way to delete")

@@ -14,7 +14,7 @@ from tests.adapters.foreign import check
 
 def forms(ours, session):
     found = []
-    for message in asyncio.run(ours._provider.get_messages(session)):
+    for message in asyncio.run(ours.provider.get_messages(session)):
         for content in message.contents:
             match content.type:
                 case "function_call":
@@ -43,8 +43,8 @@ def test_a_transcript_sent_back_is_stored_once(tmp_path):
     asyncio.run(ours.append("s", ["first"], ["i1"]))
     with clew.open(path) as store:
         store.sessions.latest().append(clew.assistant("added"))
-        sent = asyncio.run(ours._provider.get_messages("s"))
+        sent = asyncio.run(ours.provider.get_messages("s"))
         new = Message("user", [Content.from_text("next")], message_id="i2")
-        asyncio.run(ours._provider.save_messages("s", [*sent, new]))
+        asyncio.run(ours.provider.save_messages("s", [*sent, new]))
         assert len(store.sessions.latest().path()) == 3
     ours.close()

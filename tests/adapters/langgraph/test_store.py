@@ -84,8 +84,8 @@ def test_expired_items(opened):
 
 
 def expiry(store, key):
-    document = store._documents.find("item", '["n"]', key)
-    return store._documents.value(document)["expires_at"]
+    documents = store._documents
+    return documents.value(documents.find("item", '["n"]', key))["expires_at"]
 
 
 def test_a_batch_is_one_transaction(opened):

@@ -22,19 +22,19 @@ class Sessions:
         self._path = path
         self._open: dict[str, Any] = {}
 
-    def _session(self, name: str) -> Any:
+    def session(self, name: str) -> Any:
         if name not in self._open:
             self._open[name] = self.kind(name, self._path)
         return self._open[name]
 
     async def append(self, session: str, texts: Sequence[str], ids: Sequence[str]) -> None:
-        await self._session(session).add_items([{"role": "user", "content": text} for text in texts])
+        await self.session(session).add_items([{"role": "user", "content": text} for text in texts])
 
     async def read(self, session: str) -> list[str]:
-        return [item["content"] for item in await self._session(session).get_items()]
+        return [item["content"] for item in await self.session(session).get_items()]
 
     async def delete(self, session: str) -> None:
-        await self._session(session).clear_session()
+        await self.session(session).clear_session()
 
     def close(self) -> None:
         for one in self._open.values():
@@ -47,7 +47,7 @@ class Ours(Sessions):
     kind = ClewSession
 
     async def delete(self, session: str) -> None:
-        await self._session(session).purge()
+        await self.session(session).purge()
 
 
 class Theirs(Sessions):
@@ -59,7 +59,7 @@ class Theirs(Sessions):
 class TheirsWithSQLAlchemy(Sessions):
     """`SQLAlchemySession`, with a connection for each call: one of a pool belongs to one event loop."""
 
-    def _session(self, name: str) -> Any:
+    def session(self, name: str) -> Any:
         url = self._path
         if url.startswith("postgresql://"):
             url = url.replace("postgresql://", "postgresql+psycopg://")

@@ -17,7 +17,7 @@ from tests.adapters.openai_agents.drivers import Ours
 
 def forms(ours, session):
     found = []
-    for item in asyncio.run(ours._session(session).get_items()):
+    for item in asyncio.run(ours.session(session).get_items()):
         match item.get("type"):
             case "function_call":
                 found.append(("assistant", "call", item["name"]))
