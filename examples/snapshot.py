@@ -11,7 +11,7 @@ from clew.chat.recording import autosave
 
 
 def main(folder: Path) -> None:
-    """Chats, stops, and goes on from the file."""
+    """Chats, stops, and continues from the file."""
     store = snapshots.FileStore(folder / "saved", snapshots.generate_key())
     client = chat.connect("offline")
     assert isinstance(client, chat.PersistentChatClient)  # clients that can be saved and restored

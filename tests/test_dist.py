@@ -55,7 +55,7 @@ def test_the_wheel_lists_its_components(built: Path) -> None:
 
 
 def test_the_sdist_has_the_tests(built: Path) -> None:
-    """Whoever packages clew can run them; nothing is in it that git ignores."""
+    """They can be run from it; it has nothing that git ignores."""
     (sdist,) = built.glob("*.tar.gz")
     names = {name.partition("/")[2] for name in dist.contents(sdist)}
     assert {"tests/conftest.py", "tools/dist.py", "constraints.txt", "SECURITY.md", "Makefile", "PKG-INFO"} <= names

@@ -14,7 +14,7 @@ from tests.docs.test_pages import ROOT
 
 
 def test_every_page_is_in_the_navigation() -> None:
-    """A page that the navigation does not have would be found by nobody."""
+    """A page that is not in the navigation cannot be found."""
     names = site.pages()
     shown = [name for section in site.sections(names) for _, name in section.pages]
     assert sorted([*shown, "index.md", "changelog.md"]) == sorted(names.values())

@@ -129,7 +129,7 @@ def test_metrics_of_a_store(path: Path, key: bytes | None) -> None:
 
 
 def test_metrics_of_several_observers_and_of_a_closed_store(path: Path) -> None:
-    """Each is told everything; a closed store has no size."""
+    """Each gets all measurements; a closed store has no size."""
     one, two = Metrics(), Metrics()
     with clew.open(path) as store:
         stop = otel.instrument_store(store, meter_provider=one.provider)
