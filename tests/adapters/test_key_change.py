@@ -90,7 +90,7 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Any:
 @settings(max_examples=25, deadline=None, phases=PHASES, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.tuples(CALLS, STEPS), max_size=12))
 def test_a_write_in_the_middle_of_a_key_change(memory: Any, calls: list[tuple[Any, list[str | None]]]) -> None:
-    """Items and state are those of a list and a value, after each call, and for a program that opens the store with the last key."""
+    """Items and state are those of a list and a value, after each call, and for a program that has the last key."""
     with TemporaryDirectory() as folder:
         path, clock = Path(folder, "s.db"), Clock()
         items: list[dict[str, Any]] = []
