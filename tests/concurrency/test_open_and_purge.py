@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Barrier
 
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
@@ -98,3 +100,23 @@ def test_a_session_that_is_opened_and_purged(scripts: list[list[str | int]]) -> 
             assert store.verify().ok
         kept = b"".join(one.read_bytes() for one in Path(folder).iterdir())
         assert [text for own in said for text in own if text not in left and text.encode() in kept] == []
+
+
+def test_a_key_that_several_open_at_once(tmp_path: Path) -> None:
+    """One of them creates the session, and all get it, also if none of them has found it before its write."""
+    stores = [clew.open(tmp_path / "s.db") for _ in range(4)]
+    begin = Barrier(len(stores))
+
+    def open_all(store: clew.Store) -> list[str]:
+        found = []
+        for number in range(40):
+            begin.wait(30)
+            found.append(store.sessions.open("key", str(number)).id)
+        return found
+
+    with ThreadPoolExecutor(len(stores)) as pool:
+        first, *others = pool.map(open_all, stores)
+    assert len(set(first)) == 40
+    assert others == [first] * 3
+    for store in stores:
+        store.close()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -92,6 +94,17 @@ def test_a_slow_commit_is_one_line(
             caplog.clear()
             write()
             assert [one.getMessage() for one in caplog.records] == [f"{path}: a commit took 0.0 s"]
+
+
+def test_a_program_without_logging_prints_nothing(path: Path) -> None:
+    """Python would write a warning to stderr if no handler takes it."""
+    code = (
+        "import sys, clew; from clew.backends import timing; timing.SLOW = -1.0\n"
+        "with clew.open(sys.argv[1]) as store: store.sessions.create().append('a')\n"
+        "assert 'logging' in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_quick_store_logs_nothing(path: Path, caplog: pytest.LogCaptureFixture) -> None:

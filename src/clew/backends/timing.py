@@ -61,6 +61,8 @@ class Timing:
             with loading:
                 from logging import getLogger  # 5 ms at import, and most stores are never slow
 
-            getLogger("clew.store").warning(_LINES[what], self._path, seconds)
+            logger = getLogger("clew.store")
+            if logger.hasHandlers():  # otherwise Python would write it to the stderr of a program that logs nothing
+                logger.warning(_LINES[what], self._path, seconds)
         for observer in self._observers:
             observer(what, seconds)
