@@ -679,9 +679,7 @@ class FoundHistory(TypedDict):
 
 
 class ImportedConversation(TypedDict):
-    """A conversation that was read from a file. `known` messages were stored before. If it `inherits`, it begins with
-    messages of another conversation.
-    """
+    """A conversation of a file. `known` messages were stored before; it `inherits` those of another one."""
 
     session: str
     messages: int
